@@ -2,12 +2,13 @@
 
 The text is read from the XML of the slides: shapes in their order, tables and speaker notes. A
 hidden slide becomes a page without text, so that the page numbers are the slide numbers. Hidden
-shapes, charts, diagrams, equations, pictures and comments are left out. The library python-pptx is
+shapes, charts, diagrams, pictures and comments are left out. The library python-pptx is
 not used: it would read the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from indexer_svc.parsers.office import (
     COMPATIBILITY,
@@ -19,7 +20,10 @@ from indexer_svc.parsers.office import (
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces
+from indexer_svc.parsers.slide_numbers import SlideNumbers, paragraph_level
 from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.parsers.word.equations import linear_equation
+from indexer_svc.parsers.word.names import EQUATION, EQUATIONS
 from indexer_svc.titles import metadata_title
 
 _KIND = "a presentation (PPTX)"
@@ -38,11 +42,18 @@ _RUN_PROPERTIES = f"{_DRAWING}rPr"
 _NO_SHIFT = re.compile(r"-?0*(?:\.0*)?%?")
 _LINE_BREAK = f"{_DRAWING}br"
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
-_LEVELS = tuple("012345678")
 _HEADER_SPANS = tuple("123")
 # These placeholders (date, footer, slide number, header) are the same on every slide. They are left
 # out.
 _REPEATED = ("dt", "ftr", "sldNum", "hdr")
+
+
+class _SlideLine(NamedTuple):
+    """A paragraph of a slide. `level` counts from 0; `number` is empty if it shows none."""
+
+    text: str
+    level: int
+    number: str
 
 
 def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -129,12 +140,12 @@ def _write_shape(shape: Element, writer: TextWriter) -> None:
     if shape.tag == f"{_DRAWING}tbl":
         _write_table(shape, writer)
         return
-    paragraphs = [paragraph for paragraph in shape.iter(f"{_DRAWING}p") if _line(paragraph).strip()]
-    if len(paragraphs) == 1:
-        writer.paragraph(_line(paragraphs[0]))
+    lines = list(_lines(shape))
+    if len(lines) == 1 and not lines[0].number:
+        writer.paragraph(lines[0].text)
         return
-    for paragraph in paragraphs:
-        writer.item(_line(paragraph), 1 + _level(paragraph))
+    for line in lines:
+        writer.item(line.text, 1 + line.level, line.number or "-")
 
 
 def _write_table(table: Element, writer: TextWriter) -> None:
@@ -171,16 +182,20 @@ def _row_span(cell: Element) -> int:
     return int(span) if span in _HEADER_SPANS else 1
 
 
-def _level(paragraph: Element) -> int:
-    """Returns the list level of a paragraph, from 0."""
-    properties = paragraph.find(f"{_DRAWING}pPr")
-    level = "0" if properties is None else properties.get("lvl", "0")
-    return int(level) if level in _LEVELS else 0
-
-
 def _text(element: Element) -> str:
     """Returns the text of all paragraphs in an element, one paragraph on each line."""
-    return "\n".join(map(_line, element.iter(f"{_DRAWING}p")))
+    return "\n".join(
+        f"{line.number} {line.text}" if line.number else line.text for line in _lines(element)
+    )
+
+
+def _lines(element: Element) -> Iterator[_SlideLine]:
+    """Yields the paragraphs of a shape or a cell that have text."""
+    numbers = SlideNumbers(element.find(f"*/{_DRAWING}lstStyle"))
+    for paragraph in element.iter(f"{_DRAWING}p"):
+        text = _line(paragraph)
+        if text.strip():
+            yield _SlideLine(text, paragraph_level(paragraph), numbers.count(paragraph))
 
 
 def _line(paragraph: Element) -> str:
@@ -189,8 +204,9 @@ def _line(paragraph: Element) -> str:
 
 
 def _pieces(paragraph: Element) -> Iterator[Piece]:
-    """Yields the text and the placement of each run of a paragraph."""
+    """Yields the text and the placement of each run and equation of a paragraph."""
     placement = Placement.NORMAL
+    joined = {part for group in paragraph.iter(EQUATIONS) for part in group.iter(EQUATION)}
     for element in paragraph.iter():
         if element.tag in _RUN_STARTS:
             placement = Placement.NORMAL
@@ -200,6 +216,13 @@ def _pieces(paragraph: Element) -> Iterator[Piece]:
             yield element.text or "", placement
         elif element.tag == _LINE_BREAK:
             yield "\n", Placement.NORMAL
+        elif element.tag in (EQUATION, EQUATIONS) and element not in joined:
+            yield linear_equation(element, _shows), Placement.NORMAL
+
+
+def _shows(_run: Element) -> bool:
+    """Returns False, because a run of an equation on a slide is never hidden."""
+    return False
 
 
 def _placement(baseline: str) -> Placement:

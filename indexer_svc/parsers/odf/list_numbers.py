@@ -5,13 +5,15 @@ it. Each outermost list has separate counters, one for each level, unless it con
 list. An item takes the next number of its level, starts the levels above that have no
 number, and stops the levels below. Headings have one set of counters, and their level is a property
 of the heading. A style gives each level its format and says how many levels a number shows.
+LibreOffice adds a pattern such as `Section %1%-%2%`, which says what is between the numbers too.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from indexer_svc.parsers.number_formats import format_number
-from indexer_svc.parsers.odf.names import STYLE, TEXT, number
+from indexer_svc.parsers.odf.names import LIBREOFFICE, STYLE, TEXT, number
 from indexer_svc.parsers.odf.styles import OdfStyles
 from indexer_svc.parsers.package import Element
 
@@ -49,6 +51,7 @@ _FORMATS: Mapping[str, str] = {
 }
 # A longer prefix or suffix is cut. It is no number, but an attack.
 _MAX_AFFIX_CHARS = 100
+_PLACE = re.compile(r"%([0-9]{1,2})%")
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class OdfCounters:
 
 @dataclass(frozen=True, slots=True)
 class _OdfLevel:
-    """The definition of a level."""
+    """The definition of a level. `pattern` is empty if the number has no pattern."""
 
     format: str
     prefix: str
@@ -68,6 +71,7 @@ class _OdfLevel:
     shown_levels: int
     start: int
     is_bullet: bool
+    pattern: str = ""
 
 
 _PLAIN = _OdfLevel("", "", "", 1, 1, is_bullet=False)
@@ -115,6 +119,7 @@ def _levels(style: Element) -> dict[int, _OdfLevel]:
             number(element.get(f"{TEXT}display-levels"), 1),
             number(element.get(f"{TEXT}start-value"), 1),
             element.tag in _BULLETS,
+            element.get(f"{LIBREOFFICE}num-list-format", "")[:_MAX_AFFIX_CHARS],
         )
     return levels
 
@@ -142,6 +147,14 @@ def _count(
         return BULLET
     if not definition.format:
         return " ".join(f"{definition.prefix}{definition.suffix}".split())
+    if definition.pattern:
+
+        def shown_number(match: re.Match[str]) -> str:
+            place = int(match[1]) - 1
+            value = numbers[place] if 0 <= place <= index else None
+            return _written(value, levels.get(place, _PLAIN).format)
+
+        return " ".join(_PLACE.sub(shown_number, definition.pattern).split())
     shown = (
         _written(numbers[at], levels.get(at, _PLAIN).format)
         for at in range(max(0, index + 1 - definition.shown_levels), index + 1)

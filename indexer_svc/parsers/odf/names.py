@@ -10,6 +10,9 @@ OFFICE, STYLE, TEXT = (_NAMESPACE.format(name) for name in ("office", "style", "
 TABLE, DRAW, FORM = (_NAMESPACE.format(name) for name in ("table", "drawing", "form"))
 PRESENTATION = _NAMESPACE.format("presentation")
 SVG = _NAMESPACE.format("svg-compatible")
+# LibreOffice adds elements and attributes that are not in the standard.
+LIBREOFFICE = "{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}"
+FIELD = "{urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0}"
 LINK = "{http://www.w3.org/1999/xlink}href"
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 
@@ -24,6 +27,8 @@ CONTENTS = frozenset((
     f"{TEXT}alphabetical-index", f"{TEXT}table-of-content",
 ))  # fmt: skip
 
+_HIDING_FIELDS = (f"{TEXT}hidden-paragraph", f"{TEXT}span/{TEXT}hidden-paragraph")
+_IS_HIDDEN = f"{TEXT}is-hidden"
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 # Elements without text that is shown. Nothing inside them is read.
 _WITHOUT_TEXT = frozenset((
@@ -49,9 +54,22 @@ def shown_children(element: Element) -> Iterator[Element]:
 
 
 def _is_hidden(element: Element) -> bool:
-    """Returns True for sections, paragraphs and rows that their author has hidden."""
+    """Returns True for sections, paragraphs and rows that are hidden.
+
+    An element that is hidden on a condition says whether it is hidden now.
+    """
     return (
-        element.get(f"{TEXT}display") in ("none", "condition")
-        or element.get(f"{TEXT}is-hidden") == "true"
+        element.get(f"{TEXT}display") == "none"
+        or element.get(_IS_HIDDEN) == "true"
         or element.get(f"{TABLE}visibility") in ("collapse", "filter")
+        or (element.tag in (PARAGRAPH, HEADING) and _has_hiding_field(element))
+    )
+
+
+def _has_hiding_field(paragraph: Element) -> bool:
+    """Returns True if a field in a paragraph hides the whole paragraph."""
+    return any(
+        field.get(_IS_HIDDEN) == "true"
+        for path in _HIDING_FIELDS
+        for field in paragraph.iterfind(path)
     )

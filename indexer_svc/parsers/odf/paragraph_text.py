@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from indexer_svc.parsers.odf.names import (
     DRAW,
+    FIELD,
     FORM,
     GRID,
     LINK,
@@ -21,6 +22,7 @@ from indexer_svc.parsers.odf.names import (
     PARAGRAPH,
     TEXT,
     XML_ID,
+    number,
     shown_children,
 )
 from indexer_svc.parsers.odf.styles import OdfStyleFamily, OdfStyles
@@ -34,6 +36,7 @@ _SIGNS = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
 # Elements that begin a new block of text.
 _BLOCKS = (PARAGRAPH, f"{TEXT}h", LIST, GRID)
 _CONTROL, _FORMULA = f"{DRAW}control", f"{DRAW}object"
+_FORM_FIELD, _PARAMETER = f"{FIELD}fieldmark", f"{FIELD}param"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +112,23 @@ class OdfParagraphReader:
                 result.pieces.append((_SIGNS[part.tag], look.placement))
             elif part.tag == NOTE:
                 _refer(part, result)
-            elif part.tag == _CONTROL:
-                text = self._controls.get(part.get(f"{DRAW}control", ""), "")
-                result.pieces.append((text, look.placement))
-            elif part.tag == _FORMULA and part.get(LINK):
-                result.pieces.append((self._formula(part.get(LINK, "")), look.placement))
+            elif (value := self._value(part)) is not None:
+                result.pieces.append((value, look.placement))
             elif part.tag in _BLOCKS or any(child.tag in _BLOCKS for child in part):
                 result.boxes.append(part)
             else:
                 pending += _content(part, look)
         return result
+
+    def _value(self, element: Element) -> str | None:
+        """Returns what a control, a field of a form or a formula shows; None for any other."""
+        if element.tag == _CONTROL:
+            return self._controls.get(element.get(f"{DRAW}control", ""), "")
+        if element.tag == _FORM_FIELD:
+            return _form_field_text(element)
+        if element.tag == _FORMULA and element.get(LINK):
+            return self._formula(element.get(LINK, ""))
+        return None
 
     def _look(self, around: _OdfLook, family: OdfStyleFamily, element: Element) -> _OdfLook:
         style = self._styles.of(family, element.get(f"{TEXT}style-name"))
@@ -156,6 +166,21 @@ def _control_text(control: Element) -> str:
     ]
     value = control.get(f"{FORM}current-value") or control.get(f"{FORM}value")
     return value or ", ".join(chosen) or label
+
+
+def _form_field_text(field: Element) -> str:
+    """Returns what a field of a form from a Word document shows: a tick, or the chosen entry."""
+    parameters = [
+        (parameter.get(f"{FIELD}name", ""), parameter.get(f"{FIELD}value", ""))
+        for parameter in field.iterfind(_PARAMETER)
+    ]
+    values = dict(parameters)
+    kind = field.get(f"{FIELD}type", "")
+    if kind.endswith("FORMCHECKBOX"):
+        return TICKED if values.get("Checkbox_Checked") == "true" else NOT_TICKED
+    entries = [value for name, value in parameters if name == "Dropdown_ListEntry"]
+    chosen = number(values.get("Dropdown_Selected"), 0)
+    return entries[chosen] if 0 <= chosen < len(entries) else ""
 
 
 def _content(element: Element, look: _OdfLook) -> list[tuple[Element | str, _OdfLook]]:

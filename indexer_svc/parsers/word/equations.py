@@ -26,6 +26,7 @@ _VALUE = f"{MATH}val"
 _MAX_DEPTH = 100
 # The last operand of these elements has no sign at its end.
 _OPEN_ENDED = tuple(f"{MATH}{name}" for name in ("f", "sSup", "sSub", "sSubSup", "rad", "nary"))
+_ALIGNMENT = re.compile(r"#(?=\s*\()")
 _PROPERTIES = re.compile(re.escape(MATH) + r"\w*Pr")
 
 _Parts = Sequence[tuple[str, str]]
@@ -164,7 +165,20 @@ def _matrix(_element: Element, parts: _Parts) -> str:
 
 
 def _equation_array(_element: Element, parts: _Parts) -> str:
-    return "; ".join(text for _tag, text in parts)
+    """Returns the lines of a set of equations.
+
+    `&` marks where the lines are aligned, and `#` is between an equation and its number. Word shows
+    neither of them.
+    """
+    lines = (_ALIGNMENT.sub(" ", text.replace("&", "")) for _tag, text in parts)
+    return "; ".join(" ".join(line.split()) for line in lines)
+
+
+def _bar(element: Element, parts: _Parts) -> str:
+    base = _part(parts, "e")
+    if len(base) != 1:
+        return base
+    return base + ("\u0305" if _setting(element, "pos", "bot") == "top" else "\u0332")
 
 
 _WRITERS: Mapping[str, Callable[[Element, _Parts], str]] = {
@@ -180,6 +194,7 @@ _WRITERS: Mapping[str, Callable[[Element, _Parts], str]] = {
     f"{MATH}limLow": _lower_limit,
     f"{MATH}limUpp": _upper_limit,
     f"{MATH}acc": _accent,
+    f"{MATH}bar": _bar,
     f"{MATH}phant": _phantom,
     f"{MATH}mr": _matrix_row,
     f"{MATH}m": _matrix,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.symbol_fonts import NOT_TICKED, TICKED
+from indexer_svc.parsers.word.equation_fields import equation_of_field
 from indexer_svc.parsers.word.names import WORD, number_of, switch_of
 
 _PAGE_FIELDS = ("PAGE", "NUMPAGES", "SECTIONPAGES", "SECTION")
@@ -22,12 +23,12 @@ _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
 # The beginnings of fields that are nested more deeply are ignored.
 _MAX_FIELDS = 64
 _MAX_CODE_CHARS = 2_000
-# The code of an equation field contains readings above text, `\o\ad(\s\up 9(reading),text)`, and
-# fractions, `\f(1,2)`.
-_OVERLAY = re.compile(r"\\o\b", re.IGNORECASE)
-_FRACTION = re.compile(r"\\f\s*\(([^(),;\\]*)[,;]([^(),;\\]*)\)", re.IGNORECASE)
-_LAST_ARGUMENT = re.compile(r"[,;(]([^,;()\\]*)\)\s*\Z")
 _KIND = re.compile(r"\s*([A-Za-z]+)")
+# The code of a button contains the name of a macro or a place, and then the text of the button.
+_BUTTON = re.compile(r"(?is)\s*(?:MACROBUTTON|GOTOBUTTON)\s+\S+\s+(?P<text>.*)")
+_EQUATION = re.compile(r"\s*EQ(?![A-Za-z])", re.IGNORECASE)
+# A switch for the format of the result. It is no part of an equation or of the text of a button.
+_FORMAT_SWITCH = re.compile(r"\\\*\s*(?:\"[^\"]*\"|\S+)")
 _SYMBOL = re.compile(r"\s*SYMBOL\s+(?P<code>\d{1,6}|0x[0-9A-Fa-f]{1,6})\b", re.IGNORECASE)
 
 
@@ -35,12 +36,14 @@ _SYMBOL = re.compile(r"\s*SYMBOL\s+(?P<code>\d{1,6}|0x[0-9A-Fa-f]{1,6})\b", re.I
 class _OpenField:
     """A field that has begun. `form` is its element with the data of a form, if it has one.
 
-    `is_unseen` is True if Word does not show its beginning or its code, because they are hidden.
+    `has_result` is True if its result has text. `is_unseen` is True if Word does not show its
+    beginning or its code, because they are hidden.
     """
 
     form: Element | None = None
     code: str = ""
     is_result: bool = False
+    has_result: bool = False
     is_unseen: bool = False
     kind: str = ""
 
@@ -91,6 +94,11 @@ class WordFields:
             field.code += text[: _MAX_CODE_CHARS - len(field.code)]
             field.is_unseen |= is_unseen
 
+    def add_text(self) -> None:
+        """Notes that the results of the fields have text."""
+        for open_ in self._open:
+            open_.has_result = True
+
     def begin_simple(self, code: str) -> bool:
         """Begins a simple field; returns False if there are too many, so that it must not end."""
         if len(self._open) == _MAX_FIELDS:
@@ -133,7 +141,7 @@ class WordFields:
         box = None if ended.form is None else ended.form.find(f"{WORD}checkBox")
         if box is not None:
             return _box_sign(box)
-        if ended.is_result:
+        if ended.has_result:
             return ""
         entries = None if ended.form is None else ended.form.find(f"{WORD}ddList")
         if entries is not None:
@@ -162,9 +170,8 @@ def _shown_code(code: str) -> str:
     if (match := _SYMBOL.match(code)) is not None:
         number = int(match["code"], 0)
         return chr(number) if 0x20 <= number < 0xD800 else ""
-    if not code.upper().startswith("EQ"):
-        return ""
-    if (fraction := _FRACTION.search(code)) is not None:
-        return f"{fraction[1].strip()}/{fraction[2].strip()}"
-    argument = _LAST_ARGUMENT.search(code) if _OVERLAY.search(code) else None
-    return "" if argument is None else argument[1].strip()
+    code = _FORMAT_SWITCH.sub("", code)
+    if (button := _BUTTON.match(code)) is not None:
+        return button["text"].strip()
+    equation = _EQUATION.match(code)
+    return "" if equation is None else equation_of_field(code[equation.end() :])

@@ -209,6 +209,7 @@ def _read_children(
 def _add(result: WordText, fields: WordFields, text: str, look: _RunLook) -> None:
     if not text or not fields.is_shown:
         return
+    fields.add_text()
     if fields.is_contents:
         result.contents.append(text)
     else:

@@ -12,6 +12,8 @@ NAMESPACES = " ".join(
         f'xmlns:svg="{_ODF}:svg-compatible:1.0"',
         'xmlns:xlink="http://www.w3.org/1999/xlink"',
         'xmlns:dc="http://purl.org/dc/elements/1.1/"',
+        'xmlns:loext="urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0"',
+        'xmlns:field="urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0"',
     )
 )
 

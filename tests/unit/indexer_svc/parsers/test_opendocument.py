@@ -97,6 +97,30 @@ def test_hidden_paragraphs_sections_and_deleted_text_are_left_out():
     assert text_of(body, STYLES) == "shown"
 
 
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ("text:display='condition' text:condition='x'", "shown\n\nafter"),
+        ("text:display='condition' text:condition='x' text:is-hidden='true'", "after"),
+        ("text:display='condition' text:condition='x' text:is-hidden='false'", "shown\n\nafter"),
+        ("text:display='none'", "after"),
+        ("text:display='true'", "shown\n\nafter"),
+    ],
+)
+def test_a_section_that_is_hidden_on_a_condition_is_read_while_it_is_shown(attributes, text):
+    section = f"<text:section {attributes}>{paragraph('shown')}</text:section>"
+    assert text_of(section + paragraph("after")) == text
+
+
+@pytest.mark.parametrize("around", ["{}", "<text:span>{}</text:span>"])
+@pytest.mark.parametrize(
+    ("state", "text"), [("", "field\n\nafter"), ("text:is-hidden='true'", "after")]
+)
+def test_a_field_may_hide_its_paragraph(around, state, text):
+    field = around.format(f"<text:hidden-paragraph text:condition='x' {state}/>")
+    assert text_of(paragraph(f"{field}field") + paragraph("after")) == text
+
+
 def note(mark: str, text: str) -> str:
     return (
         f"<text:note><text:note-citation>{mark}</text:note-citation>"
@@ -253,6 +277,54 @@ def test_the_controls_of_a_form_show_their_values():
     )
     controls = " ".join(f'<draw:control draw:control="{name}"/>' for name in "abcd")
     assert text_of(forms + paragraph(controls)) == "☒ Yes ☐ No Ada blue"
+
+
+FORM_FIELD = '<field:fieldmark field:type="vnd.oasis.opendocument.field.{}">{}</field:fieldmark>'
+PARAMETER = '<field:param field:name="{}" field:value="{}"/>'
+ENTRIES = PARAMETER.format("Dropdown_ListEntry", "red") + PARAMETER.format(
+    "Dropdown_ListEntry", "blue"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "text"),
+    [
+        ("FORMCHECKBOX", PARAMETER.format("Checkbox_Checked", "true"), "☒"),
+        ("FORMCHECKBOX", PARAMETER.format("Checkbox_Checked", "false"), "☐"),
+        ("FORMCHECKBOX", "", "☐"),
+        ("FORMDROPDOWN", ENTRIES + PARAMETER.format("Dropdown_Selected", "1"), "blue"),
+        ("FORMDROPDOWN", ENTRIES, "red"),
+        ("FORMDROPDOWN", ENTRIES + PARAMETER.format("Dropdown_Selected", "2"), ""),
+        ("FORMDROPDOWN", ENTRIES + PARAMETER.format("Dropdown_Selected", "x"), "red"),
+        ("OTHER", "", ""),
+    ],
+)
+def test_the_fields_of_a_form_from_a_word_document_show_their_values(kind, parameters, text):
+    assert text_of(paragraph(f"a{FORM_FIELD.format(kind, parameters)}b")) == f"a{text}b"
+
+
+def test_the_text_between_the_ends_of_a_field_of_a_form_is_read():
+    field = f"<field:fieldmark-start>{ENTRIES}</field:fieldmark-start>Ada<field:fieldmark-end/>"
+    assert text_of(paragraph(field)) == "Ada"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "label"),
+    [
+        ("", "1.1"),
+        ("§%1%-%2%", "§1-1"),
+        ("(%2%)", "(1)"),
+        ("Part %1%, clause %2%:", "Part 1, clause 1:"),
+        ("%1%%9%.%0%", "1."),
+        ("no number", "no number"),
+    ],
+)
+def test_a_pattern_says_what_is_between_the_numbers(pattern, label):
+    attribute = f' loext:num-list-format="{pattern}" text:level'
+    inner = level(2, "1", "", 2).replace(" text:level", attribute)
+    styles = list_style("P", level(1, "1"), inner)
+    body = list_of(item(list_of("deep")), attributes='text:style-name="P"')
+    assert text_of(paragraph("-") + body, styles).splitlines()[-1] == f"  {label} deep"
 
 
 def test_an_embedded_formula_is_read_in_the_language_in_which_it_was_typed():

@@ -41,6 +41,11 @@ MATRIX = e(
     "d", e("dPr", '<m:begChr m:val=""/><m:endChr m:val=""/>') + e("e", e("m", "".join(ROWS)))
 )
 CASES = e("eqArr", e("e", r("x=1")) + e("e", r("y=2")))
+ALIGNED = e("eqArr", e("e", r("x&amp;=1")) + e("e", r("y &amp;= 2")))
+NUMBERED = e("eqArr", e("e", r("x=1#") + e("d", e("e", r("7")))))
+BAR = e("bar", e("barPr", '<m:pos m:val="top"/>') + e("e", r("x")))
+BAR_BELOW = e("bar", e("e", r("x")))
+LONG_BAR = e("bar", e("barPr", '<m:pos m:val="top"/>') + e("e", r("x+1")))
 INDEXED = e("sSubSup", e("e", r("x")) + e("sub", r("i")) + e("sup", r("2")))
 ISOTOPE = e("sPre", e("sub", r("6")) + e("sup", r("14")) + e("e", r("C")))
 HAT = e("acc", e("e", r("x")))
@@ -63,6 +68,12 @@ PHANTOM = e("phant", e("phantPr", '<m:show m:val="0"/>') + e("e", r("unseen")))
         (LIMIT, "lim_(n→∞) a"),
         (MATRIX, "[1, 0; 0, 1]"),
         (CASES, "x=1; y=2"),
+        (ALIGNED, "x=1; y = 2"),
+        (NUMBERED, "x=1 (7)"),
+        (r("a&amp;b#(c)"), "a&b#(c)"),
+        (BAR, "x\u0305"),
+        (BAR_BELOW, "x\u0332"),
+        (LONG_BAR, "x+1"),
         (INDEXED, "x_i^2"),
         (ISOTOPE, "_6^14C"),
         (HAT, "x\u0302"),

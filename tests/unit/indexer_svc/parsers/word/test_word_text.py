@@ -22,6 +22,7 @@ def text_of(*content: str, **parts: str) -> str:
 
 FORM = '<w:r><w:fldChar w:fldCharType="begin"><w:ffData>{}</w:ffData></w:fldChar></w:r>'
 END = '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+SEPARATE = '<w:r><w:fldChar w:fldCharType="separate"/></w:r>'
 CHECKED = "<w:checkBox><w:checked{}/></w:checkBox>"
 ENTRY = '<w:listEntry w:val="{}"/>'
 ENTRIES = f'<w:ddList><w:result w:val="1"/>{ENTRY.format("red")}{ENTRY.format("blue")}</w:ddList>'
@@ -48,6 +49,13 @@ INNER = field("IF 1", run("inner"))
         (FORM.format(CHECKED.format(' w:val="0"')) + END, "a☐b"),
         (FORM.format('<w:checkBox><w:default w:val="1"/></w:checkBox>') + END, "a☒b"),
         (FORM.format(ENTRIES) + END, "ablueb"),
+        (FORM.format(ENTRIES) + SEPARATE + END, "ablueb"),
+        (FORM.format(ENTRIES) + SEPARATE + run("green") + END, "agreenb"),
+        (field(r" EQ \r(3,x)", '<w:r><w:t xml:space="preserve"/></w:r>'), "a∛xb"),
+        (field(" MACROBUTTON NoMacro [Click here]"), "a[Click here]b"),
+        (field(" GOTOBUTTON mark page two \\* MERGEFORMAT "), "apage twob"),
+        (field(" MACROBUTTON NoMacro "), "ab"),
+        (field(" ASK name question "), "ab"),
         ('<w:r><w:fldChar w:fldCharType="separate"/></w:r>', "ab"),
         (END, "ab"),
     ],
