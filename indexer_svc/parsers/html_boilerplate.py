@@ -93,6 +93,13 @@ _NAVIGATION_NAMES = frozenset((
     *("menu", "topbar", "toolbar", "masthead"),
     *("prevnext", "flyout", "drawer", "widget", "widgets", "searchbox", "navheader", "navfooter"),
 ))  # fmt: skip
+# Parts with these names are boilerplate also without a link. The other names of navigation and
+# promotion are words of texts too: `menu-item`, `share-price`, `social-history`.
+_NAMES_WITHOUT_LINKS = frozenset((
+    *("breadcrumb", "breadcrumbs", "pagination", "pager", "paginator", "prevnext", "searchbox"),
+    *("navheader", "navfooter", "sphinxsidebar", "advert", "advertisement", "ads", "ad"),
+    *("newsletter", "subscribe", "signup", "paywall"),
+))  # fmt: skip
 # Parts with these names are boilerplate if they are short.
 _PROMOTION_NAMES = frozenset((
     *("share", "sharing", "social", "newsletter", "subscribe", "signup", "advert"),
@@ -100,6 +107,8 @@ _PROMOTION_NAMES = frozenset((
     *("modal", "paywall"),
 ))  # fmt: skip
 _FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
+# With one of these names too, it is the foot of a part of the content.
+_NOTE_NAMES = frozenset(("note", "notes", "footnote", "footnotes", "table", "figure"))
 _ALL_NAMES = _NAVIGATION_NAMES | _FOOTER_NAMES
 _HEADING = ", ".join(HEADINGS)
 _CONTROL = "button, a, input"
@@ -129,6 +138,7 @@ class _PagePart:
     end: int = 0
     letters: int = 0
     link_letters: int = 0
+    heading_letters: int = 0
     links: int = 0
     links_to_page: int = 0
     has_title: bool = False
@@ -141,6 +151,11 @@ class _PagePart:
     def prose(self) -> int:
         """The number of letters outside of links."""
         return self.letters - self.link_letters
+
+    @property
+    def has_text(self) -> bool:
+        """True if there is text that is neither in a link nor in a heading."""
+        return self.letters > self.link_letters + self.heading_letters
 
 
 def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
@@ -155,6 +170,8 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
     _note_elements(page, parts)
     marked = _marked(parts)
     content = _content(parts, marked)
+    if content is None and not parts[0].has_text:
+        return {}
     all_evidence = marked | _outside(parts, content) | _unmarked(parts, content)
     for left_out, min_letters, min_share in (
         (all_evidence, _MIN_ARTICLE_LETTERS if content is None else _MIN_LETTERS, _MIN_KEPT_SHARE),
@@ -242,12 +259,16 @@ class _PartReader:
         part = self._parts[self._open.pop()]
         part.end = len(self._parts)
         attributes = part.node.attributes
-        part.has_title |= bool(part.letters) and heading_depth(part.tag, attributes) == 1
+        depth = heading_depth(part.tag, attributes)
+        part.has_title |= bool(part.letters) and depth == 1
+        if depth:
+            part.heading_letters = part.prose
         if part.parent < 0:
             return
         parent = self._parts[part.parent]
         parent.letters += part.letters
         parent.link_letters += part.link_letters
+        parent.heading_letters += part.heading_letters
         parent.links += part.links
         parent.links_to_page += part.links_to_page
         parent.has_title |= part.has_title
@@ -395,12 +416,16 @@ def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
     if part.tag == "aside" or attributes.get("role") == "complementary":
         return share >= _MIN_NAMED_LINK_SHARE
     words = words_of(attributes, "class")
+    if not (part.links or part.has_control or part.has_text_field):
+        words -= (_NAVIGATION_NAMES | _PROMOTION_NAMES) - _NAMES_WITHOUT_LINKS
     if not words.isdisjoint(_PROMOTION_NAMES):
         limit = _MAX_FOOTER_LETTERS if is_in_content else _MAX_PROMOTION_LETTERS
         return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
     id_words = words_of(attributes, "id")
     if len(id_words) <= _MAX_ID_WORDS and not id_words.isdisjoint(_ALL_NAMES):
         words |= set() if part.has_heading else id_words
+    if not words.isdisjoint(_NOTE_NAMES):
+        words -= _FOOTER_NAMES
     if words.isdisjoint(_ALL_NAMES):
         return False
     if is_in_content:
@@ -433,9 +458,12 @@ def _is_menu(part: _PagePart, share: float, prose: int) -> bool:
 
 def _is_contents(part: _PagePart, share: float) -> bool:
     """Returns True for a list of links to the sections of the same page."""
-    if part.links < _MIN_MENU_LINKS or part.links_to_page < part.links:
+    if part.links_to_page < max(part.links, 1):
         return False
-    is_named = not words_of(part.node.attributes, "class", "id").isdisjoint(_CONTENTS_NAMES)
+    names = words_of(part.node.attributes, "class", "id")
+    is_named = not names.isdisjoint(_CONTENTS_NAMES) or {"table", "of", "contents"} <= names
+    if part.links < (1 if is_named else _MIN_MENU_LINKS):
+        return False
     return share >= (_CONTENTS_LINK_SHARE if is_named else _MENU_LINK_SHARE)
 
 

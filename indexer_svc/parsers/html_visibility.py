@@ -22,12 +22,12 @@ _NOT_TEXT = frozenset((
 _HIDING_STYLE = re.compile(
     r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
 )
-# Names of classes of elements that programs add to a text: links that edit a section or lead to its
-# source, icons, copies of slides.
+# Names of classes of elements that programs add to a text: links that edit a section, or lead to its
+# source or from a reference back to the text, icons, copies of slides.
 _ADDED = frozenset((
     *("copybtn", "headerlink", "viewcode-link", "mw-editsection", "skip-link", "skiplink"),
     *("skip-to-content", "skip-nav", "slick-cloned", "swiper-slide-duplicate", "material-icons"),
-    "material-symbols-outlined",
+    *("material-symbols-outlined", "mw-cite-backlink"),
 ))  # fmt: skip
 # Names of classes of numbers of lines or pages. Some programs use the same names for an element
 # that contains the text, so an element with longer text or with words is read.
@@ -49,6 +49,10 @@ _MATH_CONTAINERS = ("mwe-math-mathml-inline", "mwe-math-mathml-display", "katex-
 _TOGGLES = ("collapse", "tab", "pill", "accordion")
 _DISCLOSURE_CLASSES = ("accordion", "collapsible", "accordion-button", "accordion-toggle")
 _LABELLED = ("dt", "summary", "legend", *HEADINGS)
+_TRIGGERS_WITHOUT_TARGETS = ", ".join(
+    f"{trigger}:not([aria-controls])"
+    for trigger in ("[aria-expanded]", *(f".{name}" for name in _DISCLOSURE_CLASSES))
+)
 _MAX_ANCESTORS = 8
 _MAX_SIBLINGS = 8
 
@@ -61,6 +65,7 @@ class Visibility:
         self._left_out = left_out
         self._reads_noscript = False
         self._revealed, self._labels = _revealed(page)
+        self._panels = _panels_without_names(page)
         # The `mem_id` of the last heading with a button, and its text. It is read once, because
         # reading it for each button of a heading would take quadratic time.
         self._heading: tuple[int, str] = (0, "")
@@ -87,7 +92,7 @@ class Visibility:
         if tag == "button" and not _is_disclosure(attributes) and not self._is_label(node):
             return False
         return not attributes or not (
-            self._is_hidden(attributes)
+            self._is_hidden(node, attributes)
             or self._is_label_of_panel(attributes)
             or _is_added(node, attributes)
         )
@@ -127,15 +132,19 @@ class Visibility:
         """Returns True for a tab whose label is read with its panel."""
         return attributes.get("role") == "tab" and (attributes.get("id") or "") in self._labels
 
-    def _is_hidden(self, attributes: Attributes) -> bool:
+    def _is_hidden(self, node: LexborNode, attributes: Attributes) -> bool:
         is_hidden = (
             "hidden" in attributes and (attributes["hidden"] or "").lower() != "until-found"
         ) or _HIDING_STYLE.search(attributes.get("style") or "")
         if not is_hidden:
             return False
         names = (attributes.get("class") or "").split()
-        is_formula_container = any(name in _MATH_CONTAINERS for name in names)
-        return not is_formula_container and (attributes.get("id") or "") not in self._revealed
+        return not (
+            any(name in _MATH_CONTAINERS for name in names)
+            or (attributes.get("id") or "") in self._revealed
+            or attributes.get("role") == "tabpanel"
+            or node.mem_id in self._panels
+        )
 
 
 def _is_added(node: LexborNode, attributes: Attributes) -> bool:
@@ -246,3 +255,30 @@ def _revealed(page: LexborHTMLParser) -> tuple[set[str], dict[str, str]]:
             if name in labelling:
                 labels[name] = " ".join(tab.text().split())
     return revealed, labels
+
+
+def _panels_without_names(page: LexborHTMLParser) -> set[int]:
+    """Returns the `mem_id`s of the elements that buttons reveal without naming their ids.
+
+    The element is the next one after the button, or after the heading or term that contains it.
+    """
+    panels: set[int] = set()
+    for trigger in page.css(_TRIGGERS_WITHOUT_TARGETS):
+        if _is_disclosure(trigger.attributes):
+            for element in (trigger, _labelled(trigger)):
+                panel = None if element is None else _next_element(element)
+                if panel is not None:
+                    panels.add(panel.mem_id)
+    return panels
+
+
+def _next_element(node: LexborNode) -> LexborNode | None:
+    """Returns the element after a node, or None if text or too many other nodes are between."""
+    following = node.next
+    for _ in range(_MAX_SIBLINGS):
+        if following is None or following.is_element_node:
+            return following
+        if following.is_text_node and (following.text_content or "").strip():
+            return None
+        following = following.next
+    return None

@@ -219,10 +219,31 @@ def test_a_heading_is_a_heading_whatever_is_inside(body, headings):
         ),
         "<details><summary>How?</summary>So.</details>",
         "<dl><dt><button>How?</button></dt></dl><div hidden=until-found>So.</div>",
+        "<button aria-expanded=false>How?</button><div hidden>So.</div>",
+        "<p><b class=accordion>How?</b></p><p>So.</p>",
+        "<p role=tab>How?</p><div role=tabpanel hidden>So.</div>",
     ],
 )
 def test_what_a_click_reveals_is_text(panel):
     assert text_of(panel) == "How?\n\nSo."
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<h3><button aria-expanded=false>How?</button></h3> <div hidden>So.</div>", "So."),
+        ("<h3><a class=accordion href=#>How?</a></h3><div hidden>So.</div>", "So."),
+        ("<h3><button aria-expanded=false>How?</button></h3>Thus.<div hidden>So.</div>", "Thus."),
+        (
+            "<h3><button aria-expanded=false aria-haspopup=menu>How?</button></h3><p hidden>So.",
+            "",
+        ),
+        ("<h3><button>How?</button></h3><div hidden>So.</div>", ""),
+        ("<h3><button aria-expanded=false>How?</button></h3><p>So.<p hidden>No.", "So."),
+    ],
+)
+def test_a_heading_with_a_button_reveals_only_the_element_after_it(page, text):
+    assert text_of(page) == f"### How?\n\n{text}".strip()
 
 
 def test_the_label_of_a_tab_is_above_its_panel():

@@ -41,6 +41,8 @@ BOILERPLATE = [
     "<a class=skip href=#main>Skip to main content</a>",
     "<div class=pagination><a href=1>1</a> <a href=2>2</a></div>",
     "<ul><li><a href=#a>Dance</a><li><a href=#b>Honey</a><li><a href=#c>Wax</a></ul>",
+    "<div class=tableOfContents><ul><li><a href=#a>Dance</a></ul></div>",
+    "<div class=share><p>Tell your friends.</p><button>Copy the link</button></div>",
 ]
 CONTENTS = [
     f"<main><h1>Dance</h1><p>{PROSE}</p></main>",
@@ -88,6 +90,13 @@ def test_the_report_says_what_was_left_out():
         f"<p>{PROSE}</p><section id=cookie-banner><h2>Cookies</h2><p>{PROSE}</p></section>",
         f"<p>{PROSE}</p><section id=login><h2>Login</h2><p>{PROSE}</p></section>",
         f"<h2 class=navigation>Navigation</h2><p>{PROSE}</p>",
+        f"<p>{PROSE}</p><div class=menu-item><h3>Soup</h3><p>With carrots, 5 euro</p></div>",
+        f"<p>{PROSE}</p><div class=share-price><p>A share costs 5 euro.</p></div>",
+        f"<p>{PROSE}</p><div class=social-history><p>A bee lives with others.</p></div>",
+        f"<p>{PROSE}</p><div class=sponsor><h3>Sponsor</h3><p>Bees Ltd</p></div>",
+        f"<p>{PROSE}</p><div class=related-work><p>Bees, 2024.</p></div>",
+        f"<p>{PROSE}</p><div class=table-footer><p>Prices of May.</p></div>",
+        f"<p>{PROSE}</p><div class=footnotes><p>Prices of May.</p></div>",
     ],
 )
 def test_prose_is_never_lost(body):
@@ -103,6 +112,9 @@ def test_prose_is_never_lost(body):
         f"<div>{MENU}</div>",
         f"<main>{MENU}</main>",
         f"<h1>Contents</h1>{MENU}{MENU}",
+        f"<h1>All my bookmarks</h1>{MENU}",
+        f"<h1>All my bookmarks</h1><h2>Bees</h2>{MENU}<h2>Wasps</h2>{MENU}",
+        f"<h1>Every page of this site</h1><nav>{MENU}</nav>",
         "<footer>© 2026 Bees Ltd</footer>",
         f"<div id=cookie-banner>{NOTICE}</div>",
     ],
