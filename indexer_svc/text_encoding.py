@@ -81,6 +81,8 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
+# The names of the codecs with one byte for each character begin like this.
+_BYTE_CODECS = ("latin_1", "iso8859", "cp125", "koi8", "mac_")
 _WHATWG_NAMES = {"cp932": "shift_jis", "cp949": "euc-kr", "big5hkscs": "big5", "utf_8": UTF_8}
 # ISO-2022-JP changes to Japanese characters by these sequences, which no other text has.
 _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
@@ -176,6 +178,25 @@ def _decode_legacy(
         return DecodedText(_decoded(content, declared, "replace"), _reported_name(declared))
     _refuse_damaged_utf8(content, error)
     return _decode_guessed(content)
+
+
+def decode_named(content: bytes, encoding: str) -> DecodedText:
+    """Returns the text of bytes in the encoding that a message names, which may be a wrong one.
+
+    Bytes beyond ASCII that are valid UTF-8 are UTF-8, if the message names an encoding with one
+    byte for each character. `iso-8859-1` means windows-1252, as in browsers. Raises
+    UnreadableDocument if `content` is not in the encoding, or InvalidArgument if it is unknown.
+    """
+    codec = _codec_of(encoding)
+    if codec != "ascii":
+        is_of_bytes = codec.startswith(_BYTE_CODECS)
+        if is_of_bytes and not content.isascii() and (decoded := _decoded_strictly(content, UTF_8)):
+            return decoded
+        superset = _SUPERSETS.get(codec, codec)
+        if decoded := _decoded_strictly(content, superset):
+            text = decoded.text.removeprefix("\ufeff")
+            return DecodedText(text, _reported_name(superset))
+    return _decode_as(content, encoding)
 
 
 def is_text(content: bytes) -> bool:

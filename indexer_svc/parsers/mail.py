@@ -10,6 +10,7 @@ characters. So values are cut before they are parsed, and each one is parsed onl
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email import policy
@@ -227,11 +228,26 @@ def _attachment(part: Any, kind: str) -> Attachment:
     if kind == "message/rfc822" and part.is_multipart():
         inner = _children(part)
         # Mails that are nested deeper than Python's limit of recursion have not been parsed.
-        message = _message(inner[0]) if inner else Message()
+        message = _message(_decoded_mail(part, inner[0])) if inner else Message()
         return Attachment(name or message.subject, kind, message=message)
     if part.is_multipart():  # For example a report of a mail server.
         return Attachment(name or kind, kind, _as_bytes(part))
     return Attachment(_base_name(str(name)), kind, part.get_payload(decode=True) or b"")
+
+
+def _decoded_mail(part: Any, mail: Any) -> Any:
+    """Returns an attached mail, decoded if it is in Base64.
+
+    RFC 2046 forbids this encoding for mails, but some mail programs use it. The package reads its
+    lines as the body of a mail without a header.
+    """
+    if mail.keys() or str(part.get("content-transfer-encoding", "")).strip().lower() != "base64":
+        return mail
+    try:
+        content = b64decode(str(mail.get_payload()))
+    except ValueError:
+        return mail
+    return BytesParser(policy=_MailPolicy()).parsebytes(content)
 
 
 def _as_bytes(part: Any) -> bytes:

@@ -17,6 +17,7 @@ pages. Otherwise the document has no pages, because several files have the same 
 
 import codecs
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 
@@ -32,7 +33,7 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.text_lines import with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
-from indexer_svc.text_encoding import DECLARATIONS, decode, load_codecs
+from indexer_svc.text_encoding import DECLARATIONS, decode, decode_named, load_codecs
 from indexer_svc.titles import document_title, section_title
 
 # People attach a few files; automatic mails with logs have some dozens.
@@ -129,11 +130,11 @@ def plain_text(content: bytes, encoding: str = "", mime_type: str = "") -> str:
     invalid become U+FFFD.
     """
     declaration = DECLARATIONS.get(mime_type)
-    for name in (encoding, "") if encoding else ("",):
-        try:
-            return decode(content, name, declaration).text
-        except (InvalidArgument, LookupError):
-            continue
+    if encoding:
+        with suppress(InvalidArgument, LookupError):
+            return decode_named(content, encoding).text
+    with suppress(InvalidArgument, LookupError):
+        return decode(content, "", declaration).text
     return content.decode("utf-8", "replace")
 
 

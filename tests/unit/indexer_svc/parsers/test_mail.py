@@ -1,5 +1,6 @@
 """A mail becomes its body, its attachments as sections, and metadata."""
 
+from base64 import b64encode
 from email.message import EmailMessage
 
 import pytest
@@ -162,6 +163,35 @@ def test_bodies_are_decoded_by_their_encoding(encoding, transfer):
 def test_a_wrong_encoding_does_not_lose_the_text(charset):
     content = f"Subject: x\nContent-Type: text/plain; charset={charset}\n\nCafé au lait\n"
     assert parsed(content.encode()).text == "Café au lait"
+
+
+@pytest.mark.parametrize(
+    ("charset", "encoding", "text"),
+    [
+        ("iso-8859-1", "windows-1252", "“It’s fine” – 12 €"),
+        ("iso-8859-1", "iso-8859-1", "Café \x81"),
+        ("iso-8859-1", "utf-8", "Größe 12 €"),
+        ("windows-1251", "utf-8", "Größe"),
+        ("windows-1251", "windows-1251", "Насос"),
+        ("gb2312", "gb18030", "镕基 检查"),
+        ("iso-2022-jp", "iso-2022-jp", "ポンプ"),
+        ("utf-8", "utf-8-sig", "Größe"),
+        ("utf-8", "windows-1252", "Die Größe der Tür"),
+    ],
+)
+def test_a_body_is_read_although_its_encoding_is_named_inexactly(charset, encoding, text):
+    head = f"Subject: x\nContent-Type: text/plain; charset={charset}\n\n"
+    assert parsed(head.encode() + text.encode(encoding)).text == text
+
+
+def test_an_attached_mail_in_base64_is_decoded():
+    inner = b64encode(b"From: a@bee.example\nSubject: Inner\n\nThe dance.\n").decode()
+    part = "Content-Type: message/rfc822\nContent-Transfer-Encoding: {}\n\n{}\n"
+    head = "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"
+    file = parsed((head + part.format("base64", inner) + "--b--\n").encode())
+    assert file.text == "x\n\n# Inner\n\nFrom: a@bee.example\n\nThe dance."
+    broken = parsed((head + part.format("base64", "no base64!") + "--b--\n").encode())
+    assert "no base64!" in broken.text
 
 
 def test_flowed_lines_are_joined():
