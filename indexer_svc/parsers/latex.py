@@ -18,7 +18,8 @@ text twice, so the number of the tokens that it reads is limited too.
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,15 @@ _SETTINGS = {
     **dict.fromkeys(("newcommand", "renewcommand", "providecommand", "DeclareMathOperator"), 2),
     **dict.fromkeys(("newenvironment", "renewenvironment"), 3),
 }
+# The combining character of each accent.
+_ACCENTS = {
+    "'": "\u0301", "`": "\u0300", '"': "\u0308", "^": "\u0302", "~": "\u0303", "=": "\u0304",
+    ".": "\u0307", "c": "\u0327", "H": "\u030b", "k": "\u0328", "b": "\u0331", "d": "\u0323",
+    "r": "\u030a", "u": "\u0306", "v": "\u030c", "vec": "\u20d7", "dot": "\u0307",
+    "hat": "\u0302", "check": "\u030c", "breve": "\u0306", "acute": "\u0301", "grave": "\u0300",
+    "tilde": "\u0303", "bar": "\u0305", "ddot": "\u0308", "not": "\u0338",
+}  # fmt: skip
+_DOTLESS = str.maketrans("\u0131\u0237", "ij")
 _PIECE = re.compile(
     r"\\begin\{(?P<env>verbatim|Verbatim|lstlisting|minted|alltt)\*?\}"
     r"(?P<code>.*?)(?:\\end\{(?P=env)\*?\}|\Z)"
@@ -299,6 +309,22 @@ def _citation(node: Any, l2tobj: Any) -> str:
     return f"[{_last_argument(node, l2tobj)}]"
 
 
+def _accented(accent: str) -> Callable[[Any, Any], str]:
+    """Returns a function that writes an argument with an accent on each of its characters.
+
+    The library's function puts accents on accents too, so each nested accent would double the text.
+    """
+
+    def text(node: Any, l2tobj: Any) -> str:
+        accented = (
+            char if unicodedata.combining(char) else char.translate(_DOTLESS) + accent
+            for char in _last_argument(node, l2tobj).strip()
+        )
+        return unicodedata.normalize("NFC", "".join(accented))
+
+    return text
+
+
 def _superscript(node: Any, l2tobj: Any) -> str:
     return f"{_SUPERSCRIPT}{_last_argument(node, l2tobj)}{_NORMAL}"
 
@@ -427,6 +453,10 @@ def _converter(definitions: dict[str, str]) -> LatexNodes2Text:
             MacroTextSpec("textsuperscript", simplify_repl=_superscript),
             MacroTextSpec("textsubscript", simplify_repl=_subscript),
             MacroTextSpec("-", simplify_repl=""),
+            *(
+                MacroTextSpec(name, simplify_repl=_accented(accent))
+                for name, accent in _ACCENTS.items()
+            ),
             # The same file must give the same text on every day.
             MacroTextSpec("today", simplify_repl=""),
             MacroTextSpec("maketitle", simplify_repl=""),

@@ -379,6 +379,7 @@ _LINEAR = {
     "spaces after a command": (LATEX, lambda: rb"\title" + b" " * 300_000 + b"x"),
     "spaces after a definition": (LATEX, lambda: rb"\newcommand" + b" " * 300_000 + b"x"),
     "open arguments": (LATEX, lambda: (rb"\sqrt[" * 25 + b"\n\n") * 100),
+    "accents": (LATEX, lambda: rb"\'{" * 200 + b"\n\n" + rb"\^{\'{" * 50 + b"a"),
     "flowed lines": (EML, lambda: _FLOWED + b"aaaaaaaa \n" * 80_000),
     "fields of parts": (EML, lambda: _PARTS + _PART * 20),
     "notices": (HTML, lambda: b"<div class='cookie banner'>" * 12_000 + b"x"),

@@ -28,6 +28,7 @@ def in_document(body: str, preamble: str = "") -> ParsedFile:
         ("plain words", "plain words"),
         (r"\emph{em} \textbf{bold} {\it old}", "em bold old"),
         (r"caf\'e na\"{\i}ve \ss{} \o", "café naïve ß ø"),
+        (r"\'{\^a} \'{} \c{c}\v s \~{no}", "ấ çš ñõ"),
         (r"50\% R\&D \$5 \#1 a\_b", "50% R&D $5 #1 a_b"),
         ("``quoted'' a--b c---d", "“quoted” a–b c—d"),
         (r"one\\two", "one\ntwo"),
