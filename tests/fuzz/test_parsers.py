@@ -4,6 +4,8 @@ They raise the documented error.
 """
 
 import random
+import re
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -87,6 +89,8 @@ FEWEST, FEW, MORE, MANY = 10, 150, 1_000, 10_000
 _SOON_S = 5.0
 _LONG_S = 1_200.0
 _PARSER_MEMORY_BYTES = 512 << 20
+# The memory that this process may take beyond what it has before a test.
+_GROWTH_BYTES = 1 << 30
 _SMALL = (TreeSettings((32, 64, 128)), TreeSettings((32, 33, 40), 0.5, 1))
 
 _PDFS = (
@@ -214,6 +218,16 @@ def _times(count: int, more: int = MANY) -> pytest.MarkDecorator:
     slow = pytest.param(more // 5, marks=[pytest.mark.slow, pytest.mark.timeout(600)])
     endurance = pytest.param(more, marks=[pytest.mark.endurance, pytest.mark.timeout(1200)])
     return pytest.mark.parametrize("count", [count, slow, endurance])
+
+
+@pytest.fixture(autouse=True)
+def _limited_memory() -> Iterator[None]:
+    """Limits the memory of this process: a file that needs endless memory fails its test alone."""
+    (data_kib,) = re.findall(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    limit, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(data_kib) * 1024 + _GROWTH_BYTES, hard_limit))
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))
 
 
 def _damaged(whole: Sequence[bytes], count: int) -> Iterator[bytes]:
