@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from indexer_svc.parsers.html_formulas import is_rendered_again, is_script_of_formula
+from indexer_svc.parsers.html_formulas import BOXES, is_rendered_again, is_script_of_formula
 from indexer_svc.parsers.html_nodes import BLOCKS, HEADINGS, Attributes
 
 _NOT_TEXT = frozenset((
@@ -22,7 +22,7 @@ _NOT_TEXT = frozenset((
 _HIDING_STYLE = re.compile(
     r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
 )
-# Names of classes of elements that programs add to a text: links that edit a section, or lead to its
+# Names of classes of elements that programs add to a text: links that edit a section, links to its
 # source or from a reference back to the text, icons, copies of slides.
 _ADDED = frozenset((
     *("copybtn", "headerlink", "viewcode-link", "mw-editsection", "skip-link", "skiplink"),
@@ -158,7 +158,7 @@ def _is_added(node: LexborNode, attributes: Attributes) -> bool:
     )
     if (is_break or not _NUMBERS.isdisjoint(classes)) and _is_number(node):
         return True
-    if (names or node.tag == "mjx-math") and is_rendered_again(node, attributes):
+    if (names or node.tag in BOXES) and is_rendered_again(node, attributes):
         return True
     if attributes.get("aria-hidden") == "true" and _is_decoration(node, names or ""):
         return True
