@@ -48,6 +48,7 @@ _FOR_SCREEN_READERS = frozenset((
 _MATH_CONTAINERS = ("mwe-math-mathml-inline", "mwe-math-mathml-display", "katex-mathml")
 _TOGGLES = ("collapse", "tab", "pill", "accordion")
 _DISCLOSURE_CLASSES = ("accordion", "collapsible", "accordion-button", "accordion-toggle")
+_NOTE_SIGNS = frozenset("*†‡[]()")
 _LABELLED = ("dt", "summary", "legend", *HEADINGS)
 _TRIGGERS_WITHOUT_TARGETS = ", ".join(
     f"{trigger}:not([aria-controls])"
@@ -174,10 +175,13 @@ def _is_number(node: LexborNode) -> bool:
 def _is_anchor(link: LexborNode, attributes: Attributes) -> bool:
     """Returns True if a link has no letters or digits and leads to a position on the page.
 
-    Many pages have a link like that next to each heading.
+    Many pages have a link like that next to each heading. The mark of a note may also be a sign.
     """
     target = attributes.get("href") or ""
-    return target.startswith("#") and not any(map(str.isalnum, link.text()))
+    if not target.startswith("#"):
+        return False
+    text = link.text().strip()
+    return not any(map(str.isalnum, text)) and not (text and _NOTE_SIGNS.issuperset(text))
 
 
 def _is_decoration(node: LexborNode, names: str) -> bool:
