@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers import raised_text
-from indexer_svc.parsers.html_formulas import formula, is_formula, picture_formula, script_formula
+from indexer_svc.parsers.html_formulas import (
+    drawn_formula,
+    formula,
+    is_formula,
+    picture_formula,
+    script_formula,
+)
 from indexer_svc.parsers.html_nodes import WIDE_CHARACTER, Attributes, words_of
 from indexer_svc.parsers.raised_text import FRACTION_SLASHES, LOOKED_AT_CHARS, UNSEEN
 
@@ -82,10 +88,17 @@ class InlineText:
         elif tag == "svg":
             self._add_drawing(node.attributes)
         else:
-            if tag in _REGIONS:
-                self._begin(node, tag)
+            self._enter_element(node, tag)
             return True
         return False
+
+    def _enter_element(self, node: LexborNode, tag: str) -> None:
+        if tag in _REGIONS:
+            self._begin(node, tag)
+        elif tag == "mjx-container":
+            self.add(drawn_formula(node))
+        elif tag == "label" and _follows_label(node):
+            self.add(" ")
 
     def leave(self, node: LexborNode) -> None:
         """Reads the end of an inline node."""
@@ -132,10 +145,9 @@ class InlineText:
         attributes = node.attributes
         region = _Region(tag, node.mem_id, len(self._parts))
         if tag == "span":
-            style = _RAISED.search(attributes.get("style") or "")
-            if style is None:
+            region.kind = _kind_of_span(node, attributes)
+            if not region.kind:
                 return
-            region.kind = "sup" if style[1].lower() == "super" else "sub"
         elif tag == "a":
             if not _is_note_type(attributes):
                 return
@@ -290,6 +302,28 @@ def _is_note(node: LexborNode, attributes: Attributes) -> bool:
     parent = node.parent
     links = [parent] if parent is not None and parent.tag == "a" else node.css("a")[:1]
     return any("#" in (link.attributes.get("href") or "") for link in links)
+
+
+def _follows_label(label: LexborNode) -> bool:
+    """Returns True if there is nothing between a label and another one, as in a row of tabs."""
+    before = label.prev
+    return before is not None and before.tag == "label"
+
+
+def _kind_of_span(span: LexborNode, attributes: Attributes) -> str:
+    """Returns the kind of the region of a raised or lowered span; empty for another span."""
+    style = _RAISED.search(attributes.get("style") or "")
+    if style is not None:
+        return "sup" if style[1].lower() == "super" else "sub"
+    return "numerator" if _is_numerator(span, attributes) else ""
+
+
+def _is_numerator(node: LexborNode, attributes: Attributes) -> bool:
+    """Returns True for the upper number of a fraction in Wikipedia: a slash follows it."""
+    if "num" not in (attributes.get("class") or "").split():
+        return False
+    slash = node.next
+    return slash is not None and (slash.text_content or "").strip() in FRACTION_SLASHES
 
 
 def _precedes_denominator(node: LexborNode) -> bool:

@@ -11,7 +11,10 @@ from indexer_svc.parsers.numerals import numeral
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}")
 _BULLET = "-"
-_STYLE = re.compile(r"list-style(?:-type)?\s*:\s*(?:[^;]*?\s)?(none|[a-z]+-[a-z]+)", re.IGNORECASE)
+_STYLE = re.compile(
+    r"list-style(?:-type)?\s*:\s*(?:[^;]*?\s)?(none|decimal|disc|circle|square|[a-z]+-[a-z]+)",
+    re.IGNORECASE,
+)
 _MAX_STYLE_CHARS = 1_000  # The search takes time in proportion to the square of the characters.
 # The values of the attribute `type`, and of the styles that mean the same.
 _KINDS = {
@@ -21,7 +24,7 @@ _KINDS = {
     "upper-latin": "A",
     "lower-roman": "i",
     "upper-roman": "I",
-    "none": "none",
+    **dict.fromkeys(("none", "disc", "circle", "square"), "none"),
 }
 # A list that counts down and has more items than this counts down from this number.
 _MAX_COUNTED_ITEMS = 100_000
@@ -48,10 +51,10 @@ class ListNumbers:
 
 def numbers_of(node: LexborNode) -> ListNumbers:
     """Returns the numbers of a list, by its attributes `start`, `type` and `reversed`."""
-    if node.tag != "ol":
-        return ListNumbers()
     attributes = node.attributes
     style = _STYLE.search((attributes.get("style") or "")[:_MAX_STYLE_CHARS])
+    if node.tag != "ol":
+        return ListNumbers(_KINDS.get(style[1].lower(), "1") if style else "")
     kind = _KINDS.get(style[1].lower(), "1") if style else attributes.get("type") or "1"
     start = _integer(attributes.get("start"))
     if "reversed" not in attributes:

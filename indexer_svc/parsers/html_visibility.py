@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from indexer_svc.parsers.html_formulas import is_rendered_again, is_script_of_formula
+from indexer_svc.parsers.html_formulas import BOXES, is_rendered_again, is_script_of_formula
 from indexer_svc.parsers.html_nodes import BLOCKS, HEADINGS, Attributes
 
 _NOT_TEXT = frozenset((
@@ -22,7 +22,7 @@ _NOT_TEXT = frozenset((
 _HIDING_STYLE = re.compile(
     r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
 )
-# Names of classes of elements that programs add to a text: links that edit a section, or lead to its
+# Names of classes of elements that programs add to a text: links that edit a section, links to its
 # source or from a reference back to the text, icons, copies of slides.
 _ADDED = frozenset((
     *("copybtn", "headerlink", "viewcode-link", "mw-editsection", "skip-link", "skiplink"),
@@ -48,6 +48,7 @@ _FOR_SCREEN_READERS = frozenset((
 _MATH_CONTAINERS = ("mwe-math-mathml-inline", "mwe-math-mathml-display", "katex-mathml")
 _TOGGLES = ("collapse", "tab", "pill", "accordion")
 _DISCLOSURE_CLASSES = ("accordion", "collapsible", "accordion-button", "accordion-toggle")
+_NOTE_SIGNS = frozenset("*†‡[]()")
 _LABELLED = ("dt", "summary", "legend", *HEADINGS)
 _TRIGGERS_WITHOUT_TARGETS = ", ".join(
     f"{trigger}:not([aria-controls])"
@@ -158,7 +159,7 @@ def _is_added(node: LexborNode, attributes: Attributes) -> bool:
     )
     if (is_break or not _NUMBERS.isdisjoint(classes)) and _is_number(node):
         return True
-    if (names or node.tag == "mjx-math") and is_rendered_again(node, attributes):
+    if (names or node.tag in BOXES) and is_rendered_again(node, attributes):
         return True
     if attributes.get("aria-hidden") == "true" and _is_decoration(node, names or ""):
         return True
@@ -174,10 +175,13 @@ def _is_number(node: LexborNode) -> bool:
 def _is_anchor(link: LexborNode, attributes: Attributes) -> bool:
     """Returns True if a link has no letters or digits and leads to a position on the page.
 
-    Many pages have a link like that next to each heading.
+    Many pages have a link like that next to each heading. The mark of a note may also be a sign.
     """
     target = attributes.get("href") or ""
-    return target.startswith("#") and not any(map(str.isalnum, link.text()))
+    if not target.startswith("#"):
+        return False
+    text = link.text().strip()
+    return not any(map(str.isalnum, text)) and not (text and _NOTE_SIGNS.issuperset(text))
 
 
 def _is_decoration(node: LexborNode, names: str) -> bool:

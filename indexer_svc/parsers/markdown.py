@@ -46,6 +46,8 @@ _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
 # If a title has more characters of markup than this, its markup is not removed.
 _MAX_TITLE_MARKS = 40
 _SCRIPT_TAG = re.compile(r"<(?P<end>/?)(?P<name>sup|sub)>")
+# Attributes after the text of a heading, as Pandoc, MkDocs and Hugo write them: `{#id .class}`.
+_ATTRIBUTES = re.compile(r"[ \t]\{:?[ \t]*[#.]\w[^{}]*\}[ \t]*\Z")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
 
 
@@ -130,7 +132,8 @@ def _sections(
     headings: Sequence[Token], starts: Sequence[int], references: dict[str, Any]
 ) -> Iterator[Heading]:
     for heading, content in zip(headings[::2], headings[1::2], strict=True):
-        title = _plain_text(content.content[:_MAX_SOURCE_CHARS], references)
+        source = _ATTRIBUTES.sub("", content.content[:_MAX_SOURCE_CHARS])
+        title = _plain_text(source, references)
         if title and heading.map is not None:
             yield Heading(title, int(heading.tag.removeprefix("h")), starts[heading.map[0]])
 

@@ -34,6 +34,10 @@ The value is a list of pairs: the index of the first line, and the index after t
 _LINE_AFTER = re.compile(r"(?:\r\n?|\n)[ \t]*[^ \t\r\n]")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _ESCAPED_BAR = "\\|"
+_BAR_WITHOUT_ESCAPE = re.compile(r"(?<!\\)\|")
+_CODE = re.compile(r"(?<!`)(`+)(?!`).{1,200}?(?<!`)\1(?!`)")
+# Longer rows are not searched for code. A row that consists of backticks takes 5 ms.
+_MAX_CODE_ROW_CHARS = 2_000
 # The line before a table is examined up to this many characters before the table.
 _MAX_BLANK_CHARS = 200
 
@@ -99,8 +103,27 @@ def _records(table: str) -> Iterator[str]:
     the columns by spaces.
     """
     header, _rule, *lines = LINE_END.split(table.strip())
-    for block in table_blocks([*map(_cells, (header, *lines))], header_rows=1):
+    names = _cells(header)
+    rows = (_row(line, len(names)) for line in lines)
+    for block in table_blocks([names, *rows], header_rows=1):
         yield block.text
+
+
+def _row(line: str, count: int) -> list[str]:
+    """Returns the cells of a row of a table with `count` columns.
+
+    A bar inside code ends a cell too, but many authors do not know it. So if a row has too many
+    cells, and the right number of them without the bars inside code, those bars are text.
+    """
+    cells = _cells(line)
+    if len(cells) <= count or len(line) > _MAX_CODE_ROW_CHARS:
+        return cells
+    with_code = _cells(_CODE.sub(_escape_bars, line))
+    return with_code if len(with_code) == count else cells
+
+
+def _escape_bars(code: re.Match[str]) -> str:
+    return _BAR_WITHOUT_ESCAPE.sub(r"\\|", code[0])
 
 
 def _cells(line: str) -> list[str]:

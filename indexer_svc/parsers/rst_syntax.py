@@ -53,6 +53,8 @@ _OBJECTS = frozenset((
 ))  # fmt: skip
 # In docutils, `class` names a style of the content. In Sphinx it describes a class of Python.
 _CLASS = "class"
+# The argument of these directives is a condition or a style, and no text.
+_WITHOUT_TEXT_OF_ARGUMENT = frozenset(("only", "ifconfig", "cssclass", "tab-set", "grid"))
 _SIGNATURE = re.compile(r"[A-Z]|.*[.(]")
 _VERSIONS = {
     "versionadded": "Added in version",
@@ -176,7 +178,8 @@ class _KeptDirective(Directive):  # type: ignore[misc]  # docutils has no types.
         kind = name.rpartition(":")[2]
         if name in _VERSIONS:
             return self._version(_VERSIONS[name], argument)
-        if name == _CLASS and not _SIGNATURE.match(argument):
+        is_style = name == _CLASS and not _SIGNATURE.match(argument)
+        if is_style or name in _WITHOUT_TEXT_OF_ARGUMENT:
             return self._nested()
         if kind in _OBJECTS:
             return [self._object(argument)]

@@ -1,6 +1,6 @@
 """Writes the equations of a Word document in a linear format, see `linear_formula`.
 
-    E=mc^2    x_i^2    (a+b)/(2c)    √(x+1)    ∑_(i=1)^n i    [1, 0; 0, 1]
+    E=mc^2    x_i^2    (a+b)/(2c)    sqrt(x+1)    ∑_(i=1)^n i    [1, 0; 0, 1]
 
 An operand of more than one character that could be misread is put into parentheses. An equation is
 a tree: the text of an element is made of the texts of its children.
@@ -9,7 +9,7 @@ a tree: the text of an element is made of the texts of its children.
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from indexer_svc.parsers.linear_formula import INVISIBLE_SIGNS, operand
+from indexer_svc.parsers.linear_formula import INVISIBLE_SIGNS, operand, root
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.word.names import (
     DELETED,
@@ -25,7 +25,8 @@ _VALUE = f"{MATH}val"
 # Elements that are nested more deeply are left out. They are no equation, but an attack.
 _MAX_DEPTH = 100
 # The last operand of these elements has no sign at its end.
-_OPEN_ENDED = tuple(f"{MATH}{name}" for name in ("f", "sSup", "sSub", "sSubSup", "rad", "nary"))
+_OPEN_ENDED = tuple(f"{MATH}{name}" for name in ("f", "sSup", "sSub", "sSubSup", "nary"))
+_ROOT = f"{MATH}rad"
 _ALIGNMENT = re.compile(r"#(?=\s*\()")
 _PROPERTIES = re.compile(re.escape(MATH) + r"\w*Pr")
 
@@ -77,7 +78,8 @@ def _joined(_element: Element, parts: _Parts) -> str:
     for tag, text in parts:
         if not text:
             continue
-        is_apart = tag == EQUATION or (needs_space and text[0].isalnum())
+        is_name = tag == _ROOT and bool(texts) and texts[-1][-1].isalnum()
+        is_apart = tag == EQUATION or is_name or (needs_space and text[0].isalnum())
         texts.append(f" {text}" if is_apart else text)
         needs_space = tag == EQUATION or (tag in _OPEN_ENDED and text[-1].isalnum())
     return "".join(texts)
@@ -116,9 +118,7 @@ def _fraction(element: Element, parts: _Parts) -> str:
 
 
 def _root(_element: Element, parts: _Parts) -> str:
-    degree = _part(parts, "deg").strip()
-    sign = {"": "√", "2": "√", "3": "∛", "4": "∜"}.get(degree, f"√[{degree}]")
-    return sign + operand(_part(parts, "e"))
+    return root(_part(parts, "e"), _part(parts, "deg"))
 
 
 def _operator(element: Element, parts: _Parts) -> str:
@@ -187,7 +187,7 @@ _WRITERS: Mapping[str, Callable[[Element, _Parts], str]] = {
     f"{MATH}sSub": _with_scripts,
     f"{MATH}sSubSup": _with_scripts,
     f"{MATH}sPre": _with_scripts_before,
-    f"{MATH}rad": _root,
+    _ROOT: _root,
     f"{MATH}nary": _operator,
     f"{MATH}d": _enclosed,
     f"{MATH}func": _function,

@@ -71,6 +71,28 @@ def test_a_formula_with_tex_is_read_once_as_tex(formula):
         ),
         ("<msqrt><mi>x</mi><mo>+</mo><mn>1</mn></msqrt>", "sqrt(x+1)"),
         ("<mroot><mi>x</mi><mn>3</mn></mroot>", "root(3)(x)"),
+        ("<mn>2</mn><msqrt><mi>b</mi></msqrt>", "2 sqrt(b)"),
+        ("<mfrac><msqrt><mi>b</mi></msqrt><mn>2</mn></mfrac>", "sqrt(b)/2"),
+        ("<mfrac linethickness=0><mi>n</mi><mi>k</mi></mfrac>", "n¦k"),
+        ("<mfrac linethickness=0.0pt><mi>n</mi><mi>k</mi></mfrac>", "n¦k"),
+        ("<mfrac linethickness=10%><mi>n</mi><mi>k</mi></mfrac>", "n/k"),
+        ("<mover><mi>x</mi><mo>^</mo></mover>", "x\u0302"),
+        ("<mover><mi>v</mi><mo>→</mo></mover>", "v\u20d7"),
+        ("<mover><mrow><mi>A</mi><mi>B</mi></mrow><mo>¯</mo></mover>", "AB"),
+        ("<mover><mi>x</mi><mi>n</mi></mover>", "x^n"),
+        ("<munder><mi>x</mi><mo>⏟</mo></munder>", "x"),
+        ("<munder><mi>x</mi><mi>n</mi></munder>", "x_n"),
+        (
+            "<mmultiscripts><mi>C</mi><mprescripts/><mn>6</mn><mn>14</mn></mmultiscripts>",
+            "_6^14C",
+        ),
+        (
+            "<mmultiscripts><mi>T</mi> <mi>i</mi> <none/> <none/> <mi>j</mi></mmultiscripts>",
+            "T_i^j",
+        ),
+        ("<mmultiscripts><mi>T</mi></mmultiscripts>", "T"),
+        ("<mmultiscripts><mprescripts/><mn>6</mn></mmultiscripts>", "6"),
+        ("<mmultiscripts></mmultiscripts>", ""),
         ("<mi>sin</mi><mo>&#x2061;</mo><mi>x</mi>", "sin x"),
         ("<mn>2</mn><mo>&#x2062;</mo><mi>x</mi>", "2x"),
         ("<mi>a</mi><mtext>if</mtext><mi>b</mi>", "a if b"),
@@ -88,6 +110,46 @@ def test_a_formula_with_tex_is_read_once_as_tex(formula):
 )
 def test_mathml_without_tex_is_read_in_a_linear_format(mathml, line):
     assert text_of(f"<p>Take <math>{mathml}</math></p>") == f"Take {line}".strip()
+
+
+ASSISTIVE = f'<span class="MJX_Assistive_MathML"><math>{MATHML}</math></span>'
+DRAWN = '<svg><title>E</title><g data-mml-node="math"><use data-c="45"></use></g></svg>'
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (f'<span class="MathJax"><nobr aria-hidden="true">E</nobr>{ASSISTIVE}</span>', "E=mc^2"),
+        (f'<span class="mjx-chtml"><span class="mjx-math">E</span>{ASSISTIVE}</span>', "E=mc^2"),
+        (
+            f'<span class="MathJax"></span><script type="math/mml"><math>{MATHML}</math></script>',
+            "E=mc^2",
+        ),
+        ('<span class="MathJax"></span><script type="math/mml">?</script>', ""),
+        (f'<mjx-container aria-label="E equals m">{DRAWN}</mjx-container>', "E equals m"),
+        (f'<mjx-container>{DRAWN}<mjx-speech aria-label="E"></mjx-speech></mjx-container>', "E"),
+        (
+            '<mjx-container aria-label="E"><svg><g data-latex="E=m"></g></svg></mjx-container>',
+            "$E=m$",
+        ),
+        ('<mjx-container aria-label="E is"><mjx-math>E=m</mjx-math></mjx-container>', "E=m"),
+        (
+            f'<mjx-container aria-label="E is">{DRAWN}<math>{MATHML}</math></mjx-container>',
+            "E=mc^2",
+        ),
+        (f"<mjx-container>{DRAWN}</mjx-container>", ""),
+        ("<nobr>E = mc</nobr>", "E = mc"),
+    ],
+)
+def test_a_formula_of_mathjax_is_read_once_without_its_source(formula, text):
+    assert text_of(f"<p>Take {formula} here.") == f"Take {text} here.".replace("  ", " ")
+
+
+def test_the_numbers_of_a_fraction_stay_apart():
+    quarter = '<span class="num">1</span>&frasl;<span class="den">4</span>'
+    assert text_of(f'<p>Take <span class="frac">3{quarter}</span> cups') == "Take 3 1⁄4 cups"
+    assert text_of(f'<p>Take <span class="frac">{quarter}</span> cups') == "Take 1⁄4 cups"
+    assert text_of('<p>Take 3<span class="num">1</span>') == "Take 31"
 
 
 def test_a_formula_that_is_written_only_as_boxes_is_read():

@@ -171,6 +171,13 @@ def test_headings_inside_lists_and_quotes_are_not_in_the_outline(text):
         ("10<sup>6</sup> cells of H<sub>2</sub>O", "10^6 cells of H2O"),
         ("Warranty<sup>2</sup> terms", "Warranty [2] terms"),
         ("never <sup>closed", "never closed"),
+        ("Install {#install}", "Install"),
+        ("Install *it* {#install .unnumbered key=value}", "Install it"),
+        ("Install {: .no-toc }", "Install"),
+        ("The set {1, 2}", "The set {1, 2}"),
+        ("Install {# install}", "Install {# install}"),
+        ("The URL /a/{#b}", "The URL /a/{#b}"),
+        ("{#install}", "{#install}"),
         ("never</sup> begun", "never begun"),
     ],
 )

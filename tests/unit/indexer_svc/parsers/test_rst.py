@@ -146,6 +146,9 @@ def test_a_session_of_an_interpreter_is_code():
         (".. admonition:: Careful\n\n   Text.", "Careful\n\nText."),
         (".. topic:: About\n\n   Text.", "About\n\nText."),
         (".. versionadded:: 3.1\n   The thing.", "Added in version 3.1: The thing."),
+        (".. only:: html and not latex\n\n   The thing.", "The thing."),
+        (".. grid:: 2\n\n   The thing.", "The thing."),
+        (".. tab-item:: Linux\n\n   The thing.", "Linux\n\nThe thing."),
         (".. seealso::\n\n   Text.", "See also:\n\nText."),
         (".. py:function:: f(*args)\n              g(x)\n\n   Text.", "f(*args)\ng(x)\n: Text."),
         (".. class:: Bees(hive)\n\n   Text.", "Bees(hive)\n: Text."),
@@ -158,7 +161,7 @@ def test_a_session_of_an_interpreter_is_code():
         (".. math:: a^2\n", "$a^2$"),
         (".. image:: a.png\n   :alt: Wiring of the pump", "![Wiring of the pump]"),
         (".. figure:: a.png\n\n   The caption.\n\n   The legend.", "The caption.\n\nThe legend."),
-        (".. only:: html\n\n   Text.", "html\n\nText."),
+        (".. only:: html\n\n   Text.", "Text."),
     ],
 )
 def test_directives_keep_their_text(source, text):
