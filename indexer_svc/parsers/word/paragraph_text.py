@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from indexer_svc.parsers.office_graphics import GRAPHICS
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.placed_text import Piece, Placement, tidied_pieces
 from indexer_svc.parsers.symbol_fonts import NOT_TICKED, TICKED, symbol, with_symbols
@@ -48,6 +49,8 @@ _NOTE_REFERENCES = {
 _FIELD_CHARACTER, _FIELD_CODE = f"{WORD}fldChar", f"{WORD}instrText"
 _SIMPLE_FIELD, _SYMBOL = f"{WORD}fldSimple", f"{WORD}sym"
 _RUBY, _RUBY_BASE = f"{WORD}ruby", f"{WORD}rubyBase"
+# Old decorated text (WordArt): a shape whose text is in an attribute.
+_WORD_ART = "{urn:schemas-microsoft-com:vml}textpath"
 _CODE_POINT = re.compile(r"[0-9A-Fa-f]{1,6}")
 _CHECK_BOX = f"{WORD}sdtPr/{WORD_2010}checkbox"
 _PLACEMENTS = {
@@ -60,8 +63,9 @@ _PLACEMENTS = {
 class WordText:
     """The text of a paragraph, and what belongs to it.
 
-    `contents` is its text in a table of contents or an index. `boxes` are the text boxes that are
-    anchored in it, and tables inside it. `notes` are the notes to which it refers first.
+    `contents` is its text in a table of contents or an index. `boxes` are the text boxes, charts
+    and diagrams that are anchored in it, and tables inside it. `notes` are the notes to which it
+    refers first.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -124,7 +128,7 @@ class WordParagraphReader:
                 fields.end_simple()
             elif element.tag == RUN:
                 self._read_run(element, style, table_hides, pending)
-            elif element.tag in (TEXT_BOX, TABLE):
+            elif element.tag in (TEXT_BOX, TABLE, *GRAPHICS):
                 if fields.is_shown:
                     result.boxes.append(element)
             elif element.tag in (EQUATION, EQUATIONS):
@@ -161,19 +165,12 @@ class WordParagraphReader:
         self, element: Element, look: _RunLook, fields: WordFields, result: WordText
     ) -> bool:
         """Reads an element that has no children with text; returns False for any other one."""
-        if element.tag == TEXT:
-            if not look.custom_mark:
-                _add(result, fields, with_symbols(element.text or "", look.font), look)
-        elif element.tag in _SIGNS:
-            _add(result, fields, _SIGNS[element.tag], look)
+        if (text := _sign_text(element, look)) is not None:
+            _add(result, fields, text, look)
         elif element.tag == _FIELD_CODE:
             fields.add_code(element.text or "", is_unseen=look.is_hidden)
         elif element.tag == _FIELD_CHARACTER:
             _add(result, fields, fields.mark(element, is_unseen=look.is_hidden), look)
-        elif element.tag == _SYMBOL:
-            code = element.get(f"{WORD}char", "")
-            if _CODE_POINT.fullmatch(code):
-                _add(result, fields, symbol(element.get(f"{WORD}font", ""), int(code, 16)), look)
         elif element.tag in _NOTE_REFERENCES:
             if fields.is_shown:
                 self._refer(element, look, result)
@@ -187,6 +184,19 @@ class WordParagraphReader:
         result.pieces.append((mark, Placement.NOTE))
         if note is not None:
             result.notes.append(note)
+
+
+def _sign_text(element: Element, look: _RunLook) -> str | None:
+    """Returns the text of an element that stands for text; None for any other element."""
+    if element.tag == TEXT:
+        return "" if look.custom_mark else with_symbols(element.text or "", look.font)
+    if element.tag == _SYMBOL:
+        code = element.get(f"{WORD}char", "")
+        is_code = _CODE_POINT.fullmatch(code) is not None
+        return symbol(element.get(f"{WORD}font", ""), int(code, 16)) if is_code else ""
+    if element.tag == _WORD_ART:
+        return f" {element.get('string', '')} "
+    return _SIGNS.get(element.tag)
 
 
 def _read_children(
