@@ -88,11 +88,11 @@ class WordText:
 class _RunLook:
     """The properties of the run around an element.
 
-    `custom_mark` is the mark that the author has chosen for the note to which the run refers, or it
-    is empty.
+    `custom_mark` is the mark that the author has chosen for the note to which the run refers, or
+    None. It is empty if the mark is in a later run.
     """
 
-    custom_mark: str = ""
+    custom_mark: str | None = None
     placement: Placement = Placement.NORMAL
     font: str | None = None
     is_hidden: bool = False
@@ -153,10 +153,11 @@ class WordParagraphReader:
             children = [child for child in children if child.tag in (_FIELD_CHARACTER, _FIELD_CODE)]
         run_style = self._styles.of(run)
         vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
+        font = font_of(properties) or run_style.font or style.font
         look = _RunLook(
-            _custom_mark(children),
+            _custom_mark(children, font),
             _PLACEMENTS.get(vertical or "", Placement.NORMAL),
-            font_of(properties) or run_style.font or style.font,
+            font,
             is_hidden,
         )
         pending += ((child, look) for child in reversed(children))
@@ -181,15 +182,18 @@ class WordParagraphReader:
     def _refer(self, reference: Element, look: _RunLook, result: WordText) -> None:
         kind, note_id = _NOTE_REFERENCES[reference.tag], reference.get(f"{WORD}id", "")
         mark, note = self._notes.refer(kind, note_id, look.custom_mark)
-        result.pieces.append((mark, Placement.NOTE))
+        if mark:
+            result.pieces.append((mark, Placement.NOTE))
         if note is not None:
             result.notes.append(note)
 
 
 def _sign_text(element: Element, look: _RunLook) -> str | None:
     """Returns the text of an element that stands for text; None for any other element."""
+    if element.tag in (TEXT, _SYMBOL) and look.custom_mark:
+        return ""
     if element.tag == TEXT:
-        return "" if look.custom_mark else with_symbols(element.text or "", look.font)
+        return with_symbols(element.text or "", look.font)
     if element.tag == _SYMBOL:
         code = element.get(f"{WORD}char", "")
         is_code = _CODE_POINT.fullmatch(code) is not None
@@ -226,12 +230,18 @@ def _add(result: WordText, fields: WordFields, text: str, look: _RunLook) -> Non
         result.pieces.append((text, look.placement))
 
 
-def _custom_mark(children: Sequence[Element]) -> str:
-    """Returns the mark that the author has chosen for a note, from the children of a run."""
+def _custom_mark(children: Sequence[Element], font: str | None) -> str | None:
+    """Returns the mark that the author has chosen for a note, from the children of a run.
+
+    The result is None if the run refers to no note with such a mark. It is empty if the mark is in
+    a later run.
+    """
     for child in children:
         if child.tag in _NOTE_REFERENCES and child.get(f"{WORD}customMarkFollows") in TRUE_VALUES:
-            return "".join(text.text or "" for text in children if text.tag == TEXT).strip()
-    return ""
+            signs = (text for text in children if text.tag in (TEXT, _SYMBOL))
+            look = _RunLook(font=font)
+            return "".join(_sign_text(sign, look) or "" for sign in signs).strip()
+    return None
 
 
 def mark_is_removed(paragraph: Element) -> bool:
