@@ -5,17 +5,18 @@ numbers of lists and headings, the results of fields, superscripts, merged cells
 `word` have one idea each: styles, numbering, fields, notes, the text of a paragraph, the grid of a
 table. This module visits the blocks of the document in order and writes them.
 
-A note follows the block that refers to it first, so that both are in one section, and a text box
-follows the paragraph in which it is anchored. Deleted and hidden text, comments, pictures, headers,
-footers and documents that are embedded are left out. The result has no pages, because a Word
-document has none before it is laid out. No function here recurses, so elements may be nested to any
-depth.
+A note follows the block that refers to it first, so that both are in one section. A text box, a
+chart or a diagram follows the paragraph in which it is anchored. Deleted and hidden text, comments,
+pictures, headers, footers and documents that are embedded are left out. The result has no pages,
+because a Word document has none before it is laid out. No function here recurses, so elements may
+be nested to any depth.
 """
 
 from dataclasses import dataclass, field, replace
 
 from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.office import office_title, office_xml, related_part
+from indexer_svc.parsers.office_graphics import GRAPHICS, OfficeGraphics
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.placed_text import Piece, Placement, tidied_pieces
@@ -86,7 +87,8 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
             part("settings"),
         )
         writer = TextWriter(max_text_bytes)
-        body = _WordBody(styles, numbering, notes, writer, max_text_bytes)
+        graphics = OfficeGraphics(package, main)
+        body = _WordBody(styles, numbering, notes, graphics, writer, max_text_bytes)
         body.read(office_xml(package, main))
         return writer.parsed(title or body.title or writer.first_heading)
 
@@ -140,6 +142,7 @@ class _WordBody:
         styles: WordStyles,
         numbering: WordListNumbers,
         notes: WordNotes,
+        graphics: OfficeGraphics,
         writer: TextWriter,
         max_text_bytes: int,
     ) -> None:
@@ -147,6 +150,7 @@ class _WordBody:
         self._styles = styles
         self._numbering = numbering
         self._notes = notes
+        self._graphics = graphics
         self._paragraphs = WordParagraphReader(styles, notes)
         self._writer = writer
         self._max_text_bytes = max_text_bytes
@@ -169,6 +173,8 @@ class _WordBody:
                 pending += self._write_paragraph(element, block)
             elif element.tag == TABLE and element not in self._layout_tables:
                 pending += self._write_table(element, block)
+            elif element.tag in GRAPHICS:
+                self._graphics.write(element, self._writer)
             elif element.tag == CONTENT_CONTROL and _is_contents(element):
                 self._leave_out_contents(" ".join(text.text or "" for text in element.iter(TEXT)))
             else:
@@ -294,6 +300,8 @@ class _WordBody:
             element, is_hidden = pending.pop()
             if isinstance(element, str):
                 parts.append(element)
+            elif element.tag in GRAPHICS:
+                parts.append(f"{self._graphics.line(element)}\n")
             elif element.tag == PARAGRAPH:
                 read = self._read(element, story, table_hides=is_hidden)
                 parts.append(f"{read.line if read.text else ''}\n")
@@ -321,9 +329,10 @@ def _count_chars(element: Element) -> int:
 def _story_blocks(root: Element, story: _WordStory) -> list[_WordBlock]:
     """Returns the blocks of a story, last block first, after the end of the story.
 
-    `root` contains the blocks, or is a table.
+    `root` contains the blocks, or is a table, a chart or a diagram.
     """
-    children = [root] if root.tag == TABLE else list(shown_children(root))
+    is_block = root.tag in (TABLE, *GRAPHICS)
+    children = [root] if is_block else list(shown_children(root))
     return [_WordBlock(None, story), *(_WordBlock(child, story) for child in reversed(children))]
 
 

@@ -1,9 +1,9 @@
 """Parses presentations: each slide is a page, and also a section with the slide's title.
 
-The text is read from the XML of the slides: shapes in their order, tables and speaker notes. A
-hidden slide becomes a page without text, so that the page numbers are the slide numbers. Hidden
-shapes, charts, diagrams, pictures and comments are left out. The library python-pptx is
-not used: it would read the same text, but needs 25 MB of libraries, most of which are for pictures.
+The text is read from the XML of the slides: shapes in their order, tables, charts, diagrams and
+speaker notes. A hidden slide becomes a page without text, so that the page numbers are the slide
+numbers. Hidden shapes, pictures and comments are left out. The library python-pptx is not used: it
+would read the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
 import re
@@ -17,6 +17,7 @@ from indexer_svc.parsers.office import (
     office_xml,
     relations,
 )
+from indexer_svc.parsers.office_graphics import GRAPHICS, OfficeGraphics
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces
@@ -94,10 +95,14 @@ def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -
     notes = _notes(package, part)
     titles = (_text(shape) for shape in shapes if _placeholder(shape) in _TITLES)
     title = " ".join(next(filter(None, titles), "").split())
-    if title or notes or any(_text(shape).strip() for shape in shapes):
+    has_text = any(shape.tag in GRAPHICS or _text(shape).strip() for shape in shapes)
+    if title or notes or has_text:
         writer.heading(1, title or f"Slide {number}")
+    graphics = OfficeGraphics(package, part)
     for shape in shapes:
-        if _placeholder(shape) not in _TITLES:
+        if shape.tag in GRAPHICS:
+            graphics.write(shape, writer)
+        elif _placeholder(shape) not in _TITLES:
             _write_shape(shape, writer)
     for note in notes:
         writer.paragraph(f"Notes: {note}")
@@ -124,9 +129,9 @@ def _is_hidden(shape: Element) -> bool:
 
 
 def _shapes(slide: Element) -> Iterator[Element]:
-    """Yields the shapes and tables of a slide in their order, including those inside groups."""
+    """Yields the shapes, tables and graphics of a slide in order, including those inside groups."""
     for element in slide.iter():
-        if element.tag in (f"{_SLIDES}sp", f"{_DRAWING}tbl"):
+        if element.tag in (f"{_SLIDES}sp", f"{_DRAWING}tbl", *GRAPHICS):
             yield element
 
 

@@ -67,21 +67,24 @@ class WordNotes:
             if counter.restarts_in_sections:
                 counter.count = 0
 
-    def refer(self, kind: str, note_id: str, custom_mark: str) -> tuple[str, WordNote | None]:
+    def refer(
+        self, kind: str, note_id: str, custom_mark: str | None
+    ) -> tuple[str, WordNote | None]:
         """Counts a reference; returns its mark, and the note if the reference is the first to it.
 
-        `custom_mark` is the mark that the author has chosen, or empty.
+        `custom_mark` is the mark that the author has chosen, or None. If it is empty, the mark is
+        unknown here. A reference with such a mark is not counted.
         """
         content = self._contents.get((kind, note_id))
         mark = custom_mark
-        if not mark:
+        if mark is None:
             counter = self._counters[kind]
             mark = format_number(counter.start + counter.count, counter.format)
             counter.count += 1
         if content is None or (kind, note_id) in self._referenced:
             return mark, None
         self._referenced.add((kind, note_id))
-        return mark, WordNote(content, mark, bool(custom_mark))
+        return mark, WordNote(content, mark, custom_mark is not None)
 
 
 def _notes(root: Element, kind: str) -> Iterator[tuple[str, Element]]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from indexer_svc.parsers.office_graphics import GRAPHICS
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.placed_text import Piece, Placement, tidied_pieces
 from indexer_svc.parsers.symbol_fonts import NOT_TICKED, TICKED, symbol, with_symbols
@@ -48,6 +49,8 @@ _NOTE_REFERENCES = {
 _FIELD_CHARACTER, _FIELD_CODE = f"{WORD}fldChar", f"{WORD}instrText"
 _SIMPLE_FIELD, _SYMBOL = f"{WORD}fldSimple", f"{WORD}sym"
 _RUBY, _RUBY_BASE = f"{WORD}ruby", f"{WORD}rubyBase"
+# Old decorated text (WordArt): a shape whose text is in an attribute.
+_WORD_ART = "{urn:schemas-microsoft-com:vml}textpath"
 _CODE_POINT = re.compile(r"[0-9A-Fa-f]{1,6}")
 _CHECK_BOX = f"{WORD}sdtPr/{WORD_2010}checkbox"
 _PLACEMENTS = {
@@ -60,8 +63,9 @@ _PLACEMENTS = {
 class WordText:
     """The text of a paragraph, and what belongs to it.
 
-    `contents` is its text in a table of contents or an index. `boxes` are the text boxes that are
-    anchored in it, and tables inside it. `notes` are the notes to which it refers first.
+    `contents` is its text in a table of contents or an index. `boxes` are the text boxes, charts
+    and diagrams that are anchored in it, and tables inside it. `notes` are the notes to which it
+    refers first.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -84,11 +88,11 @@ class WordText:
 class _RunLook:
     """The properties of the run around an element.
 
-    `custom_mark` is the mark that the author has chosen for the note to which the run refers, or it
-    is empty.
+    `custom_mark` is the mark that the author has chosen for the note to which the run refers, or
+    None. It is empty if the mark is in a later run.
     """
 
-    custom_mark: str = ""
+    custom_mark: str | None = None
     placement: Placement = Placement.NORMAL
     font: str | None = None
     is_hidden: bool = False
@@ -124,7 +128,7 @@ class WordParagraphReader:
                 fields.end_simple()
             elif element.tag == RUN:
                 self._read_run(element, style, table_hides, pending)
-            elif element.tag in (TEXT_BOX, TABLE):
+            elif element.tag in (TEXT_BOX, TABLE, *GRAPHICS):
                 if fields.is_shown:
                     result.boxes.append(element)
             elif element.tag in (EQUATION, EQUATIONS):
@@ -149,10 +153,11 @@ class WordParagraphReader:
             children = [child for child in children if child.tag in (_FIELD_CHARACTER, _FIELD_CODE)]
         run_style = self._styles.of(run)
         vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
+        font = font_of(properties) or run_style.font or style.font
         look = _RunLook(
-            _custom_mark(children),
+            _custom_mark(children, font),
             _PLACEMENTS.get(vertical or "", Placement.NORMAL),
-            font_of(properties) or run_style.font or style.font,
+            font,
             is_hidden,
         )
         pending += ((child, look) for child in reversed(children))
@@ -161,19 +166,12 @@ class WordParagraphReader:
         self, element: Element, look: _RunLook, fields: WordFields, result: WordText
     ) -> bool:
         """Reads an element that has no children with text; returns False for any other one."""
-        if element.tag == TEXT:
-            if not look.custom_mark:
-                _add(result, fields, with_symbols(element.text or "", look.font), look)
-        elif element.tag in _SIGNS:
-            _add(result, fields, _SIGNS[element.tag], look)
+        if (text := _sign_text(element, look)) is not None:
+            _add(result, fields, text, look)
         elif element.tag == _FIELD_CODE:
             fields.add_code(element.text or "", is_unseen=look.is_hidden)
         elif element.tag == _FIELD_CHARACTER:
             _add(result, fields, fields.mark(element, is_unseen=look.is_hidden), look)
-        elif element.tag == _SYMBOL:
-            code = element.get(f"{WORD}char", "")
-            if _CODE_POINT.fullmatch(code):
-                _add(result, fields, symbol(element.get(f"{WORD}font", ""), int(code, 16)), look)
         elif element.tag in _NOTE_REFERENCES:
             if fields.is_shown:
                 self._refer(element, look, result)
@@ -184,9 +182,25 @@ class WordParagraphReader:
     def _refer(self, reference: Element, look: _RunLook, result: WordText) -> None:
         kind, note_id = _NOTE_REFERENCES[reference.tag], reference.get(f"{WORD}id", "")
         mark, note = self._notes.refer(kind, note_id, look.custom_mark)
-        result.pieces.append((mark, Placement.NOTE))
+        if mark:
+            result.pieces.append((mark, Placement.NOTE))
         if note is not None:
             result.notes.append(note)
+
+
+def _sign_text(element: Element, look: _RunLook) -> str | None:
+    """Returns the text of an element that stands for text; None for any other element."""
+    if element.tag in (TEXT, _SYMBOL) and look.custom_mark:
+        return ""
+    if element.tag == TEXT:
+        return with_symbols(element.text or "", look.font)
+    if element.tag == _SYMBOL:
+        code = element.get(f"{WORD}char", "")
+        is_code = _CODE_POINT.fullmatch(code) is not None
+        return symbol(element.get(f"{WORD}font", ""), int(code, 16)) if is_code else ""
+    if element.tag == _WORD_ART:
+        return f" {element.get('string', '')} "
+    return _SIGNS.get(element.tag)
 
 
 def _read_children(
@@ -216,12 +230,18 @@ def _add(result: WordText, fields: WordFields, text: str, look: _RunLook) -> Non
         result.pieces.append((text, look.placement))
 
 
-def _custom_mark(children: Sequence[Element]) -> str:
-    """Returns the mark that the author has chosen for a note, from the children of a run."""
+def _custom_mark(children: Sequence[Element], font: str | None) -> str | None:
+    """Returns the mark that the author has chosen for a note, from the children of a run.
+
+    The result is None if the run refers to no note with such a mark. It is empty if the mark is in
+    a later run.
+    """
     for child in children:
         if child.tag in _NOTE_REFERENCES and child.get(f"{WORD}customMarkFollows") in TRUE_VALUES:
-            return "".join(text.text or "" for text in children if text.tag == TEXT).strip()
-    return ""
+            signs = (text for text in children if text.tag in (TEXT, _SYMBOL))
+            look = _RunLook(font=font)
+            return "".join(_sign_text(sign, look) or "" for sign in signs).strip()
+    return None
 
 
 def mark_is_removed(paragraph: Element) -> bool:

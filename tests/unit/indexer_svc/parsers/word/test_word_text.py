@@ -219,6 +219,24 @@ def test_an_author_may_choose_the_mark_of_a_note():
     assert parse(content, DOCX, AMPLE_BYTES).text == "One* x [1]\n\n* star\n\n[1] second"
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [
+        '<w:sym w:font="Symbol" w:char="F02A"/></w:r>',
+        "</w:r><w:r><w:t>∗</w:t></w:r>",
+        f"</w:r><w:r><w:rPr>{SUPER}</w:rPr><w:t>∗</w:t></w:r>",
+    ],
+    ids=["symbol", "later run", "raised"],
+)
+def test_the_mark_of_an_author_may_be_a_symbol_or_follow_in_another_run(mark):
+    chosen = f'<w:r><w:footnoteReference w:customMarkFollows="1" w:id="1"/>{mark}'
+    content = word_file(
+        paragraph("One", chosen, " x", reference("footnote", 2)),
+        footnotes=note("footnote", 1, "∗ star") + note("footnote", 2, "second"),
+    )
+    assert parse(content, DOCX, AMPLE_BYTES).text == "One∗ x [1]\n\n∗ star\n\n[1] second"
+
+
 def test_settings_say_how_notes_are_numbered():
     settings = '<w:footnotePr><w:numFmt w:val="upperRoman"/><w:numStart w:val="4"/></w:footnotePr>'
     content = word_file(
