@@ -21,12 +21,15 @@ from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
 _FONT_GAP = 0.09
 # The baselines of one row differ by at most this share of the font size.
 _ROW_TOLERANCE = 0.22
-# A superscript or subscript is at most this large, relative to the word that it belongs to.
-_MAX_SCRIPT_SIZE = 0.87
+# A superscript or subscript is at most this large, relative to the word that it belongs to. Some
+# programs print it at eight ninths.
+_MAX_SCRIPT_SIZE = 0.9
 # A script begins at most this far from its word, relative to that word's size.
 _MAX_SCRIPT_GAP = 0.25
+# A script that stands before its word is the mark of a footnote, after which there may be a space.
+_MAX_MARK_GAP = 0.6
 # Its baseline is at most so much above or below that of its word, relative to that word's size.
-_MAX_RISE, _MAX_DROP = 0.75, 0.35
+_MAX_RISE, _MAX_DROP = 0.75, 0.48
 # A word is at most this much larger than its script.
 _MAX_HOST_SIZE = 2.2
 # A row with so few words may be letters of a logo like that of TeX, which are raised or lowered.
@@ -229,7 +232,7 @@ def _carries(row: TextRow, word: Word) -> bool:
     for host in row.words[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]:
         host_size = host.size
         if left - host.right > _MAX_SCRIPT_GAP * host_size or (
-            host.left - right > _MAX_SCRIPT_GAP * host_size
+            host.left - right > _MAX_MARK_GAP * host_size
         ):
             continue
         offset = (host.baseline - baseline) / host_size
@@ -275,7 +278,8 @@ def line_text(words: Sequence[Word]) -> str:
                 separator = ""
         script = _script(host, word)
         if script:
-            parts.append(_script_text(script, "".join(parts[-2:]), word.text, gap, host.size))
+            base = parts[-1] if before is host else "".join(parts[-2:])
+            parts.append(_script_text(script, base, word.text, gap, host.size))
         else:
             parts.append(separator + word.text)
             host = word

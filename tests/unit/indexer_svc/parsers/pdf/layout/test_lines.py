@@ -44,8 +44,9 @@ def test_a_narrow_gap_divides_words_of_different_fonts_only():
         ("4", "th", "4th"),
     ],
 )
-def test_superscripts(base, script, expected):
-    runs = [run(base, 0, 50), run(script, 5 * len(base), 46, size=7)]
+@pytest.mark.parametrize("size", [6, 7, 8.3, 8.9])
+def test_superscripts(base, script, size, expected):
+    runs = [run(base, 0, 50), run(script, 5 * len(base), 46, size=size)]
     assert text(*runs) == [expected]
 
 
@@ -54,13 +55,20 @@ def test_a_word_after_a_superscript_stands_apart():
     assert text(*runs) == ["see [2] and"]
 
 
-def test_a_subscript_joins_its_word():
-    runs = [run("H", 0, 50), run("2", 5, 52, size=7), run("O", 8.5, 50)]
+@pytest.mark.parametrize(("drop", "size"), [(2, 7), (4.4, 8.9)])
+def test_a_subscript_joins_its_word(drop, size):
+    runs = [run("H", 0, 50), run("2", 5, 50 + drop, size=size), run("O", 5 + size / 2, 50)]
     assert text(*runs) == ["H2O"]
 
 
-def test_a_mark_at_the_start_of_a_footnote_stands_apart():
-    runs = [run("1", 0, 46, size=7), run("Ask first.", 3.5, 50)]
+def test_a_second_superscript_belongs_to_its_own_word():
+    runs = [run("10", 0, 50), run("6", 10, 46, size=7), run("m", 17, 50)]
+    assert text(*runs, run("2", 22, 46, size=7)) == ["10^6 m^2"]
+
+
+@pytest.mark.parametrize("space", [0, 4])
+def test_a_mark_at_the_start_of_a_footnote_stands_apart(space):
+    runs = [run("1", 0, 46, size=7), run("Ask first.", 3.5 + space, 50)]
     [line] = lines(runs)
     assert line.text == "[1] Ask first."
     assert line.note_start
