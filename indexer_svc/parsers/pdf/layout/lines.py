@@ -40,6 +40,7 @@ _NEIGHBOURS = 4
 _MAX_HOSTS = 12
 _POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[^\W\d_]{1,2}|sec))$")
 _NOTE_MARK = re.compile(r"[\d*\u2020\u2021\u00a7\u00b6#,a-z]{1,6}")
+_FOOTNOTE_MARK = re.compile(r"\d{1,3}|[*\u2020\u2021\u00a7\u00b6]")
 _SIGNED = re.compile(r"[-+\u2212\u2013]?\d+|[a-zA-Z]{1,2}|[-+\u2212]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|e|\u00aa|\u00ba|a|o|TM|\u2122|\u00ae)")
 _CJK = (
@@ -176,7 +177,7 @@ def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
     baselines = [row.baseline for row in rows]
     moves: dict[int, list[Word]] = {}
     moved: set[int] = set()
-    for row in rows:
+    for own, row in enumerate(rows):
         words = row.words
         if len(words) > _MAX_SAME_SIZE_WORDS and not _is_of_letters(words):
             limit = _MAX_SCRIPT_SIZE * row.size
@@ -186,11 +187,14 @@ def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
         size = words[0].size
         low = bisect_left(baselines, row.baseline - _MAX_DROP * _MAX_HOST_SIZE * size)
         high = bisect_right(baselines, row.baseline + _MAX_RISE * _MAX_HOST_SIZE * size)
+        low = max(low, own - _MAX_HOSTS // 2)
         hosts = [
             (index, rows[index])
             for index in range(low, min(high, low + _MAX_HOSTS))
-            if rows[index] is not row and _may_carry(rows[index], words, size)
+            if index != own and _may_carry(rows[index], words, size)
         ]
+        # A script between two lines belongs to the lower one, unless it is close to the upper one.
+        hosts.sort(key=lambda host: _distance(row, host[1]))
         if not hosts:
             continue
         for word in words:
@@ -207,6 +211,12 @@ def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
         if kept:
             result.append(TextRow(kept))
     return result
+
+
+def _distance(script: TextRow, host: TextRow) -> float:
+    """Returns how far scripts are from a row. Below a row, the distance counts twice."""
+    rise = host.baseline - script.baseline
+    return rise if rise > 0 else -2 * rise
 
 
 def _may_carry(host: TextRow, words: Sequence[Word], size: float) -> bool:
@@ -227,12 +237,13 @@ def _carries(row: TextRow, word: Word) -> bool:
     A single character of the same size that is only a little higher or lower belongs to a logo.
     """
     left, right, baseline, size = word.left, word.right, word.baseline, word.size
+    max_gap = _MAX_MARK_GAP if _FOOTNOTE_MARK.fullmatch(word.text) else _MAX_SCRIPT_GAP
     # The words of a row are in order, so only the neighbours of the word can touch it.
     at = bisect_left(row.words, left, key=_left)
     for host in row.words[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]:
         host_size = host.size
         if left - host.right > _MAX_SCRIPT_GAP * host_size or (
-            host.left - right > _MAX_MARK_GAP * host_size
+            host.left - right > max_gap * host_size
         ):
             continue
         offset = (host.baseline - baseline) / host_size
@@ -313,7 +324,8 @@ def _script_text(script: str, base: str, text: str, gap: float, size: float) -> 
     if gap > WORD_GAP * 1.5 * size:
         pass
     elif "^" in base or base.endswith("]"):  # The script has several words.
-        sign = "" if base[-1:].isdigit() == text[:1].isdigit() else " "
+        are_apart = base[-1:].isalnum() and base[-1:].isdigit() != text[:1].isdigit()
+        sign = " " if are_apart and text[:1].isalnum() else ""
     elif script == "_":
         sign = "_" if base[-1:].isdigit() and text[:1].isdigit() else ""
     elif _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):

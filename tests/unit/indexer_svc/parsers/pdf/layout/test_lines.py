@@ -61,6 +61,24 @@ def test_a_subscript_joins_its_word(drop, size):
     assert text(*runs) == ["H2O"]
 
 
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [(("\u2212", "1"), "W^\u22121"), (("1", "/2"), "W^1/2"), (("1", "a"), "W^1 a")],
+)
+def test_a_superscript_of_several_words(parts, expected):
+    scripts = [run(part, 5 + 2 * at, 46, size=4) for at, part in enumerate(parts)]
+    assert text(run("W", 0, 50), *scripts) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [(51.5, ["am2", "bm"]), (53.4, ["am2", "bm"]), (54.8, ["am", "bm^2"]), (58, ["am", "bm^2"])],
+)
+def test_a_script_between_two_lines_belongs_to_one_of_them(y, expected):
+    lines_of = [run("am", 0, 50), run("bm", 0, 62)]
+    assert text(*lines_of, run("2", 10, y, size=7)) == expected
+
+
 def test_a_second_superscript_belongs_to_its_own_word():
     runs = [run("10", 0, 50), run("6", 10, 46, size=7), run("m", 17, 50)]
     assert text(*runs, run("2", 22, 46, size=7)) == ["10^6 m^2"]
@@ -72,6 +90,12 @@ def test_a_mark_at_the_start_of_a_footnote_stands_apart(space):
     [line] = lines(runs)
     assert line.text == "[1] Ask first."
     assert line.note_start
+
+
+def test_the_raised_letter_of_a_logo_stays_in_its_word():
+    logo = [("L", 0, 50, 10), ("A", 3, 48, 7), ("T", 6, 50, 10), ("E", 10.5, 52.3, 10)]
+    runs = [run(letter, x, y, size=size) for letter, x, y, size in logo]
+    assert text(*runs, run("X", 15, 50), run("is used", 25, 50)) == ["LATEX is used"]
 
 
 def test_small_text_beside_large_text_is_no_script():
