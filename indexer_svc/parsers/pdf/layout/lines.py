@@ -47,7 +47,12 @@ _CJK = (
     "[\u2e80-\u303f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 )
 _CJK_ENDS = re.compile(rf"{_CJK}$")
-_CJK_STARTS = re.compile(_CJK)
+_CJK_STARTS = _CJK_SIGN = re.compile(_CJK)
+
+
+# Most of a text in Chinese are Chinese characters. A line of code has fewer, or is a comment.
+_MIN_CHINESE = 0.6
+_COMMENT_SIGNS = "#/*-%;"
 
 
 class TextRow:
@@ -87,9 +92,10 @@ class TextLine:
     Words of code in a line of text are often smaller than the text. Even if they are most of the
     line, its style is that of the larger words. A line of bold text is bold if its code is not.
     `first_width` and `first_size` are those of the first word. `is_italic` and `is_fixed` are True
-    if all words are italic, and if all characters have the same width. `mark` is the number of the
-    first marked content. `note_start` is True if the line begins with a superscript, as a footnote
-    does. `heading_depth` is the depth of the heading that the line belongs to, or 0, and
+    if all words are italic, and if all characters have the same width. Most fonts of Chinese have
+    characters of the same width, so a line that is mostly Chinese is not fixed. `mark` is the
+    number of the first marked content. `note_start` is True if the line begins with a superscript,
+    as a footnote does. `heading_depth` is the depth of the heading that the line belongs to, or 0, and
     `heading_number` is the same for all lines of one heading. A line whose characters all have the
     same width has its `words`.
     """
@@ -142,7 +148,7 @@ class TextLine:
         self.is_bold = bold_chars >= 0.8 * chars
         self.mark = words[0].mark
         self.is_italic = all(word.font.is_italic for word in words)
-        self.is_fixed = all(word.font.is_fixed for word in words)
+        self.is_fixed = all(word.font.is_fixed for word in words) and not _is_chinese(self.text)
         self.words = tuple(words) if self.is_fixed else ()
         self.note_start = (
             words[0].size < _MAX_SCRIPT_SIZE * self.size
@@ -153,6 +159,13 @@ class TextLine:
 
     def __repr__(self) -> str:
         return f"Line({self.text!r}, {self.left:.1f}, {self.baseline:.1f}, {self.size})"
+
+
+def _is_chinese(text: str) -> bool:
+    """Returns True if most characters are Chinese or Japanese, and it is no comment of code."""
+    if text.isascii() or text[0] in _COMMENT_SIGNS:
+        return False
+    return len(_CJK_SIGN.findall(text)) >= _MIN_CHINESE * len(text)
 
 
 def rows_of(words: Sequence[Word]) -> list[TextRow]:

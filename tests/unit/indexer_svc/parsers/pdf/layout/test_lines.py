@@ -106,6 +106,21 @@ def test_chinese_words_are_joined_without_a_space():
     assert text(run("中文", 0, 50), run("字", 11, 50)) == ["中文字"]
 
 
+@pytest.mark.parametrize(
+    ("words", "is_fixed"),
+    [
+        ("中文段落测试", False),
+        ("print('中文')", True),
+        ("# 中文段落测试", True),
+        ("x = größer", True),
+        ("中文段落版本 2.0 的测试", False),
+    ],
+)
+def test_chinese_text_is_no_code_although_its_characters_have_the_same_width(words, is_fixed):
+    [line] = lines([run(words, 0, 50, font=FIXED)])
+    assert line.is_fixed == is_fixed
+
+
 def test_the_style_of_a_line_is_that_of_most_characters():
     [line] = lines([run("tiny", 0, 50, size=9.5), run("normal words", 40, 50)])
     assert line.size == 10
