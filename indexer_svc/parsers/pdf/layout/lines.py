@@ -95,9 +95,9 @@ class TextLine:
     if all words are italic, and if all characters have the same width. Most fonts of Chinese have
     characters of the same width, so a line that is mostly Chinese is not fixed. `mark` is the
     number of the first marked content. `note_start` is True if the line begins with a superscript,
-    as a footnote does. `heading_depth` is the depth of the heading that the line belongs to, or 0, and
-    `heading_number` is the same for all lines of one heading. A line whose characters all have the
-    same width has its `words`.
+    as a footnote does. `heading_depth` is the depth of the heading that the line belongs to, or 0,
+    and `heading_number` is the same for all lines of one heading. A line whose characters all have
+    the same width has its `words`.
     """
 
     __slots__ = (
