@@ -54,6 +54,7 @@ _MAX_HEADER_PITCH = 1.8
 _MIN_LEADER_DOTS = 3
 # A ruled line that is at least so long, relative to the table, divides rows.
 _WIDE_LINE = 0.6
+_SAME_LINE = 0.5
 # Lines of text are at least this many font sizes apart.
 _MIN_PITCH = 0.85
 # A continuation line of a cell is at most this many font sizes below the line before.
@@ -255,6 +256,10 @@ def _left(word: Word) -> float:
     return word.left
 
 
+def _top(rule: RuledLine) -> float:
+    return rule.top
+
+
 def _without_leaders(row: TextRow) -> tuple[list[Word], set[int]]:
     """Returns the words of a row without dots that lead to the next column.
 
@@ -343,10 +348,15 @@ def _table(
         return None
     start = _with_header_above(rows, start, gutters)
     end = _with_last_wrap(rows, end, gutters)
+    left, right = _sides(rows[start:end])
+    ys, are_cells = _wide_lines(rules, left, right)
+    if are_cells:
+        end = _with_ruled_wrap(rows, end, ys)
     inside = rows[start:end]
-    left = min(row.pieces[0].left for row in inside if row.pieces)
-    right = max(row.pieces[-1].right for row in inside if row.pieces)
-    merged, header_rows = _merged_rows(inside, gutters, _lines_below(inside, rules, left, right))
+    left, right = _sides(inside)
+    merged, header_rows = _merged_rows(
+        inside, gutters, _lines_below(inside, ys), are_cells=are_cells
+    )
     if len(merged) < _MIN_ROWS:
         return None
     top, bottom = inside[0].rows[0].top, inside[-1].rows[-1].bottom
@@ -527,22 +537,46 @@ def _with_last_wrap(
     return end
 
 
+def _with_ruled_wrap(rows: Sequence[_TableRow], end: int, ys: Sequence[float]) -> int:
+    """Returns the end of a table whose rows have lines below them: what is above the last line."""
+    while end < len(rows):
+        row, above = rows[end], rows[end - 1]
+        first, last = bisect_right(ys, above.last), bisect_right(ys, row.last)
+        if first < last or last == len(ys) or row.first - above.last > _MAX_LEADING * row.size:
+            break
+        end += 1
+    return end
+
+
+def _sides(rows: Sequence[_TableRow]) -> tuple[float, float]:
+    """Returns the x at which the first word of rows begins, and at which the last one ends."""
+    left = min(row.pieces[0].left for row in rows if row.pieces)
+    return left, max(row.pieces[-1].right for row in rows if row.pieces)
+
+
 def _usual_pitch(rows: Sequence[_TableRow]) -> float:
     """Returns the usual distance of rows in font sizes; 0 for fewer than four rows."""
     pitches = sorted((after.first - row.last) / row.size for row, after in pairwise(rows))
     return pitches[len(pitches) // 2] if len(pitches) >= 3 else 0.0
 
 
-def _lines_below(
-    rows: Sequence[_TableRow], rules: Sequence[RuledLine], left: float, right: float
-) -> list[bool]:
+def _wide_lines(rules: Sequence[RuledLine], left: float, right: float) -> tuple[list[float], bool]:
+    """Returns the y of the ruled lines that are nearly as wide as a table, from the top down.
+
+    The second value is True if these are the lines of single cells, which stand side by side.
+    """
+    lengths: dict[float, list[float]] = {}
+    for rule in sorted(rules, key=_top):
+        length = min(rule.right, right) - max(rule.left, left)
+        if rule.bottom - rule.top < 1 and length > 0:
+            y = next((y for y in reversed(lengths) if rule.top - y < _SAME_LINE), rule.top)
+            lengths.setdefault(y, []).append(length)
+    wide = {y: parts for y, parts in lengths.items() if sum(parts) > _WIDE_LINE * (right - left)}
+    return list(wide), bool(wide) and all(len(parts) > 1 for parts in wide.values())
+
+
+def _lines_below(rows: Sequence[_TableRow], ys: Sequence[float]) -> list[bool]:
     """Returns for each row if a wide ruled line is between it and the next row."""
-    ys = sorted(
-        rule.top
-        for rule in rules
-        if rule.bottom - rule.top < 1
-        and min(rule.right, right) - max(rule.left, left) > _WIDE_LINE * (right - left)
-    )
     below = []
     for row, after in pairwise(rows):
         low, high = row.last, after.first - 0.3 * after.size
@@ -551,16 +585,21 @@ def _lines_below(
 
 
 def _merged_rows(
-    rows: Sequence[_TableRow], gutters: Sequence[tuple[float, float]], lines: Sequence[bool]
+    rows: Sequence[_TableRow],
+    gutters: Sequence[tuple[float, float]],
+    lines: Sequence[bool],
+    *,
+    are_cells: bool,
 ) -> tuple[list[list[str]], int | None]:
     """Returns the rows of a table, with wrapped cells joined, and how many of them are the header.
 
-    The number of header rows is None if it is not known.
+    The number of header rows is None if it is not known. `lines` says below which rows a ruled line
+    is, and `are_cells` is True if these lines belong to single cells.
     """
     grid = [_cells(row, gutters) for row in rows]
     cells = [[_text(cell) for cell in row] for row in grid]
     names = _named_rows(grid, lines)
-    groups = _groups(rows, cells, lines, names)
+    groups = _groups(rows, cells, lines, names, are_cells=are_cells)
     header_count: int | None
     if names:
         header_count = sum(group[0] < names for group in groups)
@@ -601,15 +640,23 @@ def _named_rows(grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool])
 
 
 def _groups(
-    rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], lines: Sequence[bool], names: int
+    rows: Sequence[_TableRow],
+    cells: Sequence[Sequence[str]],
+    lines: Sequence[bool],
+    names: int,
+    *,
+    are_cells: bool,
 ) -> list[list[int]]:
     """Returns the lines of each row of the table.
+
+    Ruled lines below cells divide the rows. Lines across the table may also divide groups of rows.
 
     Lines of one column that are as close as the lines of a cell are in one row, if other lines are
     farther apart. Otherwise the texts decide.
     """
     count = len(rows)
-    if sum(lines) >= max(2, 0.5 * (_row_estimate(cells) - 1)):
+    least = 0.0 if are_cells else 0.5 * (_row_estimate(cells) - 1)
+    if sum(lines) >= max(2, least):
         return _split([not line for line in lines[:-1]], cells)
     links = [False] * (count - 1)
     limit = _cell_pitch(rows, cells)

@@ -21,12 +21,15 @@ from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
 _FONT_GAP = 0.09
 # The baselines of one row differ by at most this share of the font size.
 _ROW_TOLERANCE = 0.22
-# A superscript or subscript is at most this large, relative to the word that it belongs to.
-_MAX_SCRIPT_SIZE = 0.87
+# A superscript or subscript is at most this large, relative to the word that it belongs to. Some
+# programs print it at eight ninths.
+_MAX_SCRIPT_SIZE = 0.9
 # A script begins at most this far from its word, relative to that word's size.
 _MAX_SCRIPT_GAP = 0.25
+# A script that stands before its word is the mark of a footnote, after which there may be a space.
+_MAX_MARK_GAP = 0.6
 # Its baseline is at most so much above or below that of its word, relative to that word's size.
-_MAX_RISE, _MAX_DROP = 0.75, 0.35
+_MAX_RISE, _MAX_DROP = 0.75, 0.48
 # A word is at most this much larger than its script.
 _MAX_HOST_SIZE = 2.2
 # A row with so few words may be letters of a logo like that of TeX, which are raised or lowered.
@@ -37,13 +40,19 @@ _NEIGHBOURS = 4
 _MAX_HOSTS = 12
 _POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[^\W\d_]{1,2}|sec))$")
 _NOTE_MARK = re.compile(r"[\d*\u2020\u2021\u00a7\u00b6#,a-z]{1,6}")
+_FOOTNOTE_MARK = re.compile(r"\d{1,3}|[*\u2020\u2021\u00a7\u00b6]")
 _SIGNED = re.compile(r"[-+\u2212\u2013]?\d+|[a-zA-Z]{1,2}|[-+\u2212]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|e|\u00aa|\u00ba|a|o|TM|\u2122|\u00ae)")
 _CJK = (
     "[\u2e80-\u303f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 )
 _CJK_ENDS = re.compile(rf"{_CJK}$")
-_CJK_STARTS = re.compile(_CJK)
+_CJK_STARTS = _CJK_SIGN = re.compile(_CJK)
+
+
+# Most of a text in Chinese are Chinese characters. A line of code has fewer, or is a comment.
+_MIN_CHINESE = 0.6
+_COMMENT_SIGNS = "#/*-%;"
 
 
 class TextRow:
@@ -83,11 +92,12 @@ class TextLine:
     Words of code in a line of text are often smaller than the text. Even if they are most of the
     line, its style is that of the larger words. A line of bold text is bold if its code is not.
     `first_width` and `first_size` are those of the first word. `is_italic` and `is_fixed` are True
-    if all words are italic, and if all characters have the same width. `mark` is the number of the
-    first marked content. `note_start` is True if the line begins with a superscript, as a footnote
-    does. `heading_depth` is the depth of the heading that the line belongs to, or 0, and
-    `heading_number` is the same for all lines of one heading. A line whose characters all have the
-    same width has its `words`.
+    if all words are italic, and if all characters have the same width. Most fonts of Chinese have
+    characters of the same width, so a line that is mostly Chinese is not fixed. `mark` is the
+    number of the first marked content. `note_start` is True if the line begins with a superscript,
+    as a footnote does. `heading_depth` is the depth of the heading that the line belongs to, or 0,
+    and `heading_number` is the same for all lines of one heading. A line whose characters all have
+    the same width has its `words`.
     """
 
     __slots__ = (
@@ -138,7 +148,7 @@ class TextLine:
         self.is_bold = bold_chars >= 0.8 * chars
         self.mark = words[0].mark
         self.is_italic = all(word.font.is_italic for word in words)
-        self.is_fixed = all(word.font.is_fixed for word in words)
+        self.is_fixed = all(word.font.is_fixed for word in words) and not _is_chinese(self.text)
         self.words = tuple(words) if self.is_fixed else ()
         self.note_start = (
             words[0].size < _MAX_SCRIPT_SIZE * self.size
@@ -149,6 +159,13 @@ class TextLine:
 
     def __repr__(self) -> str:
         return f"Line({self.text!r}, {self.left:.1f}, {self.baseline:.1f}, {self.size})"
+
+
+def _is_chinese(text: str) -> bool:
+    """Returns True if most characters are Chinese or Japanese, and it is no comment of code."""
+    if text.isascii() or text[0] in _COMMENT_SIGNS:
+        return False
+    return len(_CJK_SIGN.findall(text)) >= _MIN_CHINESE * len(text)
 
 
 def rows_of(words: Sequence[Word]) -> list[TextRow]:
@@ -173,7 +190,7 @@ def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
     baselines = [row.baseline for row in rows]
     moves: dict[int, list[Word]] = {}
     moved: set[int] = set()
-    for row in rows:
+    for own, row in enumerate(rows):
         words = row.words
         if len(words) > _MAX_SAME_SIZE_WORDS and not _is_of_letters(words):
             limit = _MAX_SCRIPT_SIZE * row.size
@@ -183,11 +200,14 @@ def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
         size = words[0].size
         low = bisect_left(baselines, row.baseline - _MAX_DROP * _MAX_HOST_SIZE * size)
         high = bisect_right(baselines, row.baseline + _MAX_RISE * _MAX_HOST_SIZE * size)
+        low = max(low, own - _MAX_HOSTS // 2)
         hosts = [
             (index, rows[index])
             for index in range(low, min(high, low + _MAX_HOSTS))
-            if rows[index] is not row and _may_carry(rows[index], words, size)
+            if index != own and _may_carry(rows[index], words, size)
         ]
+        # A script between two lines belongs to the lower one, unless it is close to the upper one.
+        hosts.sort(key=lambda host: _distance(row, host[1]))
         if not hosts:
             continue
         for word in words:
@@ -204,6 +224,12 @@ def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
         if kept:
             result.append(TextRow(kept))
     return result
+
+
+def _distance(script: TextRow, host: TextRow) -> float:
+    """Returns how far scripts are from a row. Below a row, the distance counts twice."""
+    rise = host.baseline - script.baseline
+    return rise if rise > 0 else -2 * rise
 
 
 def _may_carry(host: TextRow, words: Sequence[Word], size: float) -> bool:
@@ -224,12 +250,13 @@ def _carries(row: TextRow, word: Word) -> bool:
     A single character of the same size that is only a little higher or lower belongs to a logo.
     """
     left, right, baseline, size = word.left, word.right, word.baseline, word.size
+    max_gap = _MAX_MARK_GAP if _FOOTNOTE_MARK.fullmatch(word.text) else _MAX_SCRIPT_GAP
     # The words of a row are in order, so only the neighbours of the word can touch it.
     at = bisect_left(row.words, left, key=_left)
     for host in row.words[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]:
         host_size = host.size
         if left - host.right > _MAX_SCRIPT_GAP * host_size or (
-            host.left - right > _MAX_SCRIPT_GAP * host_size
+            host.left - right > max_gap * host_size
         ):
             continue
         offset = (host.baseline - baseline) / host_size
@@ -275,7 +302,8 @@ def line_text(words: Sequence[Word]) -> str:
                 separator = ""
         script = _script(host, word)
         if script:
-            parts.append(_script_text(script, "".join(parts[-2:]), word.text, gap, host.size))
+            base = parts[-1] if before is host else "".join(parts[-2:])
+            parts.append(_script_text(script, base, word.text, gap, host.size))
         else:
             parts.append(separator + word.text)
             host = word
@@ -309,7 +337,8 @@ def _script_text(script: str, base: str, text: str, gap: float, size: float) -> 
     if gap > WORD_GAP * 1.5 * size:
         pass
     elif "^" in base or base.endswith("]"):  # The script has several words.
-        sign = "" if base[-1:].isdigit() == text[:1].isdigit() else " "
+        are_apart = base[-1:].isalnum() and base[-1:].isdigit() != text[:1].isdigit()
+        sign = " " if are_apart and text[:1].isalnum() else ""
     elif script == "_":
         sign = "_" if base[-1:].isdigit() and text[:1].isdigit() else ""
     elif _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):

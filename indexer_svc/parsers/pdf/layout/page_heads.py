@@ -3,6 +3,8 @@
 A row at the upper or lower edge of a page is one of them
 
 - if a neighbouring page has the same text at the same place, and so at least three pages, or
+- if a wide gap divides it, neighbouring pages have one of its parts at the same place, and most of
+  the other parts are on two pages or more: the titles of a book and a chapter, or
 - if it begins or ends with a number that grows by one with each page, at the same place, and the
   number stands apart from the other words, or the words are those of another such row, or
 - if other rows at its place, in its size, are one of them: the title of a short chapter. They are
@@ -73,7 +75,7 @@ class EdgeRow(NamedTuple):
     `inner_text` is the text of the next row towards the middle of the page if it is as close as the
     next line of a paragraph, or empty. `first_gap` is the gap after the first word, and `last_gap`
     the gap before the last word, both in font sizes. They are infinite if the row has one word.
-    `is_divided` is True if a wide gap divides the row into two parts.
+    `is_divided` is True if a wide gap divides the row into two parts, whose texts are `parts`.
     """
 
     page: int
@@ -88,6 +90,7 @@ class EdgeRow(NamedTuple):
     first_gap: float
     last_gap: float
     is_divided: bool
+    parts: tuple[str, ...]
 
     @property
     def is_only_number(self) -> bool:
@@ -125,9 +128,12 @@ def _edge_row(
     if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
         inner_text = line_text(inner.words)
     place = page, is_top, distance, text, row.baseline, row.size
-    is_divided = sum(gap > _PART_GAP for gap in gaps) == 1
+    wide = [at for at, gap in enumerate(gaps, start=1) if gap > _PART_GAP]
+    is_divided = len(wide) == 1
+    parts = (line_text(row.words[: wide[0]]), line_text(row.words[wide[0] :])) if is_divided else ()
     first_gap, last_gap = (gaps[0], gaps[-1]) if gaps else (math.inf, math.inf)
-    return EdgeRow(*place, is_table_like, inner_text, row_count, first_gap, last_gap, is_divided)
+    inside = is_table_like, inner_text, row_count, first_gap, last_gap
+    return EdgeRow(*place, *inside, is_divided, parts)
 
 
 def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
@@ -191,6 +197,16 @@ def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         pages = {row.page for row in same}
         near = [row for row in same if _has_neighbour(row.page, pages)]
         if len(near) >= least:
+            found.update(near)
+    by_part: dict[tuple[int, str], list[EdgeRow]] = defaultdict(list)
+    for row in place:
+        for part in enumerate(row.parts):
+            by_part[part].append(row)
+    for same in by_part.values():
+        pages = {row.page for row in same}
+        near = [row for row in same if _has_neighbour(row.page, pages)]
+        shared = sum(len(by_text[row.text]) > 1 for row in near)
+        if len(near) >= _MIN_PAGES and 2 * shared >= len(near):
             found.update(near)
     return found
 

@@ -39,6 +39,8 @@ _PART_OF_QUERY = re.compile(r"[\w.-]*[&=%]\w")
 _WORD_AFTER_ADDRESS = re.compile(
     r"(?:and|or|for|to|in|is|on|at|the|with|which|see|where|are|has|und|oder|f\u00fcr|et|ou)\s"
 )
+# `or` is also the end of a word. It is a conjunction if the next word has a hyphen, too.
+_CONJUNCTION = re.compile(r"(und|oder|bzw\.|sowie|and|or(?=\s\w+-))\s")
 _BROKEN_WORD = re.compile(r"[^\W_][-/]$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a
@@ -127,6 +129,8 @@ def joined(text: str, after: str, words: Vocabulary = NO_WORDS) -> str:
     if not text or not after:
         return text or after
     if text[-1] == "-" and len(text) > 1 and text[-2].isalnum():
+        if _is_suspended(text, after, words):
+            return f"{text} {after}"
         return text + after if keeps_hyphen(text, after, words) else text[:-1] + after
     if text[-1] in "-/" and len(text) > 1 and not text[-2].isspace():
         # `2019-/2021)`, or an address that is broken after a slash or ends with it.
@@ -134,6 +138,13 @@ def joined(text: str, after: str, words: Vocabulary = NO_WORDS) -> str:
         return f"{text} {after}" if is_end else text + after
     is_chinese = _CJK.match(text[-1]) and _CJK.match(after[0])
     return text + after if is_chinese or continues_address(text, after) else f"{text} {after}"
+
+
+def _is_suspended(text: str, after: str, words: Vocabulary) -> bool:
+    """Returns True if the hyphen stands for a word that follows, as in `Ein- und Ausgang`."""
+    match = _CONJUNCTION.match(after)
+    first = _LAST_WORD.search(text[-_MAX_WORD_CHARS:-1])
+    return bool(match and first and first.group().lower() + match[1] not in words)
 
 
 def _is_address(text: str) -> bool:
@@ -178,7 +189,13 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     whole, first, second = match.group().lower(), first.lower(), next_word.group().lower()
     if whole + second in words:
         return False
-    if f"{whole}-{second}" in words or not words.is_hyphenated or _INNER_WORD.match(after):
+    is_letter = len(whole) == 1  # No word is broken after its first letter: `T-shirt`.
+    if (
+        is_letter
+        or f"{whole}-{second}" in words
+        or not words.is_hyphenated
+        or _INNER_WORD.match(after)
+    ):
         return True
     if compound:
         return first + second not in words

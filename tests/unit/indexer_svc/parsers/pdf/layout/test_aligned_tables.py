@@ -1,6 +1,7 @@
 """Rows with aligned gaps are tables, and the cells of a row stay in it."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -123,6 +124,38 @@ def test_a_line_below_the_names_ends_the_header():
     cells = [["Code", "Name"], ["ab", "first thing"], ["cd", "second thing"], ["ef", "third thing"]]
     [item] = found(table(cells, (50, 200), 100), [RuledLine(50, 104, 300, 104)])
     assert item.header_rows == 1
+
+
+@pytest.mark.parametrize("edges", [[50, 195, 295, 450], [50, 120, 195, 295, 360, 450]])
+def test_lines_below_the_cells_divide_the_rows(edges):
+    """Each cell has a line below it. All lines of text are equally far apart."""
+    cells = [
+        ["Risk", "Measure", "Owner"],
+        ["Loss of", "A second", "The"],
+        ["power at", "generator", "northern"],
+        ["stations", "", "team"],
+        ["Flood", "A wall", "Ada"],
+        ["Theft of", "Fence", "Guards"],
+        ["cable", "", ""],
+    ]
+    rules = [
+        RuledLine(left, y + index * 0.1, right, y + index * 0.1)
+        for y in (104, 146, 160, 188)
+        for index, (left, right) in enumerate(pairwise(edges))
+    ]
+    text = run("Text below the table.", 50, 200)
+    [item] = found([*table(cells, XS[:3], 100), text], rules)
+    assert item.rows == [
+        cells[0],
+        ["Loss of power at stations", "A second generator", "The northern team"],
+        cells[4],
+        ["Theft of cable", "Fence", "Guards"],
+    ]
+    assert item.header_rows == 1
+    # Lines across the table may divide groups of rows.
+    across = [RuledLine(50, y, 450, y) for y in (104, 146)]
+    [item] = found(table(cells[:6], XS[:3], 100), across)
+    assert len(item.rows) > 4
 
 
 def test_bold_rows_are_the_header():

@@ -44,8 +44,9 @@ def test_a_narrow_gap_divides_words_of_different_fonts_only():
         ("4", "th", "4th"),
     ],
 )
-def test_superscripts(base, script, expected):
-    runs = [run(base, 0, 50), run(script, 5 * len(base), 46, size=7)]
+@pytest.mark.parametrize("size", [6, 7, 8.3, 8.9])
+def test_superscripts(base, script, size, expected):
+    runs = [run(base, 0, 50), run(script, 5 * len(base), 46, size=size)]
     assert text(*runs) == [expected]
 
 
@@ -54,16 +55,47 @@ def test_a_word_after_a_superscript_stands_apart():
     assert text(*runs) == ["see [2] and"]
 
 
-def test_a_subscript_joins_its_word():
-    runs = [run("H", 0, 50), run("2", 5, 52, size=7), run("O", 8.5, 50)]
+@pytest.mark.parametrize(("drop", "size"), [(2, 7), (4.4, 8.9)])
+def test_a_subscript_joins_its_word(drop, size):
+    runs = [run("H", 0, 50), run("2", 5, 50 + drop, size=size), run("O", 5 + size / 2, 50)]
     assert text(*runs) == ["H2O"]
 
 
-def test_a_mark_at_the_start_of_a_footnote_stands_apart():
-    runs = [run("1", 0, 46, size=7), run("Ask first.", 3.5, 50)]
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [(("\u2212", "1"), "W^\u22121"), (("1", "/2"), "W^1/2"), (("1", "a"), "W^1 a")],
+)
+def test_a_superscript_of_several_words(parts, expected):
+    scripts = [run(part, 5 + 2 * at, 46, size=4) for at, part in enumerate(parts)]
+    assert text(run("W", 0, 50), *scripts) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [(51.5, ["am2", "bm"]), (53.4, ["am2", "bm"]), (54.8, ["am", "bm^2"]), (58, ["am", "bm^2"])],
+)
+def test_a_script_between_two_lines_belongs_to_one_of_them(y, expected):
+    lines_of = [run("am", 0, 50), run("bm", 0, 62)]
+    assert text(*lines_of, run("2", 10, y, size=7)) == expected
+
+
+def test_a_second_superscript_belongs_to_its_own_word():
+    runs = [run("10", 0, 50), run("6", 10, 46, size=7), run("m", 17, 50)]
+    assert text(*runs, run("2", 22, 46, size=7)) == ["10^6 m^2"]
+
+
+@pytest.mark.parametrize("space", [0, 4])
+def test_a_mark_at_the_start_of_a_footnote_stands_apart(space):
+    runs = [run("1", 0, 46, size=7), run("Ask first.", 3.5 + space, 50)]
     [line] = lines(runs)
     assert line.text == "[1] Ask first."
     assert line.note_start
+
+
+def test_the_raised_letter_of_a_logo_stays_in_its_word():
+    logo = [("L", 0, 50, 10), ("A", 3, 48, 7), ("T", 6, 50, 10), ("E", 10.5, 52.3, 10)]
+    runs = [run(letter, x, y, size=size) for letter, x, y, size in logo]
+    assert text(*runs, run("X", 15, 50), run("is used", 25, 50)) == ["LATEX is used"]
 
 
 def test_small_text_beside_large_text_is_no_script():
@@ -72,6 +104,21 @@ def test_small_text_beside_large_text_is_no_script():
 
 def test_chinese_words_are_joined_without_a_space():
     assert text(run("中文", 0, 50), run("字", 11, 50)) == ["中文字"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_fixed"),
+    [
+        ("中文段落测试", False),
+        ("print('中文')", True),
+        ("# 中文段落测试", True),
+        ("x = größer", True),
+        ("中文段落版本 2.0 的测试", False),
+    ],
+)
+def test_chinese_text_is_no_code_although_its_characters_have_the_same_width(words, is_fixed):
+    [line] = lines([run(words, 0, 50, font=FIXED)])
+    assert line.is_fixed == is_fixed
 
 
 def test_the_style_of_a_line_is_that_of_most_characters():

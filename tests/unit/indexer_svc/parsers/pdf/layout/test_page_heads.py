@@ -117,6 +117,27 @@ def test_titles_of_chapter_and_section_at_both_sides_of_a_page():
     assert heads(pages)[5] == []
 
 
+@pytest.mark.parametrize("is_left", [True, False])
+def test_the_title_of_the_book_beside_those_of_short_chapters(is_left):
+    chapters = ["First", "First", "Second", "Second", "Third", "Fourth", "Fourth"]
+    xs = (50, 400) if is_left else (400, 50)
+    pages = [
+        [*body(index), run("The book", xs[0], 30), run(title, xs[1], 30)]
+        for index, title in enumerate(chapters)
+    ]
+    assert heads(pages) == [
+        [f"The book {title}" if is_left else f"{title} The book"] for title in chapters
+    ]
+
+
+def test_what_each_page_says_beside_the_same_words_is_text():
+    pages = [
+        [*body(index), run("Customer", 50, 30), run(title, 400, 30)]
+        for index, title in enumerate(TITLES)
+    ]
+    assert heads(pages) == [[]] * len(TITLES)
+
+
 def test_a_page_number_beside_the_title_of_a_chapter():
     titles = ["First chapter"] * 4 + ["Short"] + ["Last chapter"] * 3
     pages = pages_with(lambda index: f"{titles[index]} {index + 1}")

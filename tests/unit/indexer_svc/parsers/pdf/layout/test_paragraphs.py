@@ -19,6 +19,15 @@ from tests.support.documents.page_contents import lines, paragraph
         ("Anglo-", "American", "Anglo-American"),
         ("high-", "est", "highest"),
         ("a dash -", "and more", "a dash - and more"),
+        ("a T-", "shirt", "a T-shirt"),
+        ("the x-", "ray unit", "the x-ray unit"),
+        ("an e-", "mail", "an e-mail"),
+        ("der Ein-", "und Ausgang", "der Ein- und Ausgang"),
+        ("die Vor-", "oder Nachteile", "die Vor- oder Nachteile"),
+        ("first-", "and second-class", "first- and second-class"),
+        ("pre-", "or post-war", "pre- or post-war"),
+        ("a hon-", "or to us", "a honor to us"),
+        ("Hus-", "bands", "Husbands"),
         ("see example.org/", "path", "see example.org/path"),
         ("at ftp://ftp.fu-", "berlin.de/tex", "at ftp://ftp.fu-berlin.de/tex"),
         ("to ann@rail-", "way.org", "to ann@rail-way.org"),
@@ -75,6 +84,8 @@ def test_the_document_decides_if_it_has_one_of_both_words():
     words = Vocabulary(known)
     assert joined("the e-", "mail", words) == "the email"
     assert joined("a co-", "operative", words) == "a co-operative"
+    known = Vocabulary(lines(paragraph(["a thousand miles"], 0, 10)))
+    assert joined("a thous-", "and miles", known) == "a thousand miles"
 
 
 @pytest.mark.parametrize(
