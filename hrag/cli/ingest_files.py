@@ -17,6 +17,7 @@ import os
 import re
 import stat
 import unicodedata
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -43,10 +44,14 @@ EXTENSIONS = formats.EXTENSIONS
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLD_EXTENSIONS = (".doc", ".dot", ".ppt", ".pps")
 
+# Only files of at most this many bytes are opened to see whether they are blank. Blank files have a
+# few line ends.
+_MAX_BLANK_BYTES = 1_024
+
 # The reasons why files are skipped. They are shown after a count, as in "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
 OLD_FORMAT = "of an old Office format"
-EMPTY = "empty"
+EMPTY = "empty"  # The file has no bytes, or only white space.
 DUPLICATE = "found under another name"
 BROKEN_LINK = "links that lead nowhere"
 SPECIAL = "no regular files"
@@ -256,6 +261,29 @@ def _input_document(
     return InputDocument(readable_path(file.path), read, file.size_bytes, may_be_skipped)
 
 
+def _is_blank(path: Path, size_bytes: int) -> bool:
+    """Returns True if a file has nothing but a byte order mark and white space.
+
+    A file of more than _MAX_BLANK_BYTES is not opened.
+    """
+    if not 0 < size_bytes <= _MAX_BLANK_BYTES:
+        return not size_bytes
+    try:
+        return not path.read_bytes().removeprefix(BOM_UTF8).strip()
+    except OSError:
+        return False
+
+
+def _is_blank_member(member: Member) -> bool:
+    """Returns True if a member of an archive is blank, as in `_is_blank`."""
+    if not 0 < (member.size_bytes or 0) <= _MAX_BLANK_BYTES:
+        return member.size_bytes == 0
+    try:
+        return not member.read().removeprefix(BOM_UTF8).strip()
+    except Unreadable:
+        return False
+
+
 def _is_picture(relative: str) -> bool:
     return formats.mime_type_of(relative) in formats.PICTURES
 
@@ -323,7 +351,7 @@ class _FoundArchive:
         first_with_id: dict[str, Path],
     ) -> None:
         path = self.file.path / member.path
-        if not reason and member.size_bytes == 0:
+        if not reason and _is_blank_member(member):
             reason = EMPTY
         if reason:
             result.skipped.append(SkippedFile(path, reason))
@@ -494,7 +522,7 @@ def _add_file(
         reason = SPECIAL
     elif not reason and not _is_new(status, known_files):
         reason = DUPLICATE
-    elif not reason and not status.st_size:
+    elif not reason and _is_blank(path, status.st_size):
         reason = EMPTY
     if reason == NOT_SELECTED:
         return

@@ -14,7 +14,8 @@ A cell in quotation marks may contain separators and line ends. If the quotation
 balanced, all quotation marks are ordinary characters. If a single one began a cell, the rest of the
 file would be part of this cell. In tab-separated values they are ordinary characters also if text
 follows a closing mark, because the standard of this format (IANA, text/tab-separated-values) has no
-quoting, and `"` often means inches.
+quoting, and `"` often means inches. Some programs write a quotation mark inside a cell as `\\"`. It
+is read in this way if the file is correct then, and is not correct otherwise.
 """
 
 import csv
@@ -41,6 +42,8 @@ _SAMPLE_ROWS = 200
 _SEPARATOR_LINE = re.compile(r'\s*"?sep=([^\w\s"]|\t)"?[ \t]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _NUMBER = re.compile(r"[-+(~<>\s$€£¥]*\d[\d.,:'/%\s)eE+-]*[€£¥]?")
 _MAX_NUMBER_CHARS = 40
+# A quotation mark after a backslash that is not itself escaped.
+_ESCAPED_MARK = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 # Appended to the file as a last row, this character shows whether all quotation marks were closed.
 _END_MARK = "\ue000"
 
@@ -107,18 +110,25 @@ def _is_known(cell: str, other_separators: str) -> bool:
 
 
 def _rows(text: str, separator: str) -> Iterator[list[str]]:
-    if _closes_quotes(text, separator):
+    if '\\"' in text and not _closes_quotes(text, separator, is_strict=True):
+        unescaped = _ESCAPED_MARK.sub(r'\1""', text)
+        if _closes_quotes(unescaped, separator, is_strict=True):
+            text = unescaped
+    if _closes_quotes(text, separator, is_strict=separator == _TAB):
         return csv.reader(_lines(text), delimiter=separator)
     return csv.reader(_lines(text), delimiter=separator, quoting=csv.QUOTE_NONE)
 
 
-def _closes_quotes(text: str, separator: str) -> bool:
-    """Returns True if the quotation marks in the text enclose cells."""
+def _closes_quotes(text: str, separator: str, *, is_strict: bool) -> bool:
+    """Returns True if the quotation marks in the text enclose cells.
+
+    With `is_strict`, no text may follow a closing mark.
+    """
     if '"' not in text:
         return True
     lines = _lines(f"{text}\n{_END_MARK}")
     try:
-        last_rows = deque(csv.reader(lines, delimiter=separator, strict=separator == _TAB), 1)
+        last_rows = deque(csv.reader(lines, delimiter=separator, strict=is_strict), 1)
     except csv.Error:
         return False
     return last_rows.pop() == [_END_MARK]

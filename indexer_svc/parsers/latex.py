@@ -350,7 +350,58 @@ def _placed_pieces(line: str) -> Iterator[Piece]:
             yield part, placement
 
 
-_CITATIONS = ("cite", "citep", "citet", "parencite", "textcite", "autocite", "footcite")
+_CITATIONS = (
+    *("cite", "citep", "citet", "parencite", "textcite", "autocite", "footcite", "citealt"),
+    *("citealp", "citeauthor", "citefullauthor", "citeyear", "citeyearpar", "Citep", "Citet"),
+    *("Citealt", "Citealp", "Citeauthor"),
+)
+# pylatexenc knows that these commands have an argument, but would leave it out.
+_TEXTS = ("texttt", "textsf", "textup", "textmd", "mbox", "keywords", "citetext")
+_SIGNS = {
+    **{
+        name: name
+        for name in ("TeX", "LaTeX", "XeTeX", "XeLaTeX", "LuaTeX", "LuaLaTeX", "pdfTeX", "BibTeX")
+    },
+    "LaTeXe": "LaTeX2e",
+    "S": "§",
+    "P": "¶",
+    "copyright": "©",
+    "pounds": "£",
+    "euro": "€",
+    "EUR": "€",
+    "degree": "°",
+    "textregistered": "®",
+    "texttrademark": "™",
+}
+# Numbers with units, of the package siunitx. The unit is the last argument.
+_QUANTITIES = {"SI": "[{[{", "qty": "[{{", "SIrange": "[{{{", "qtyrange": "[{{{"}
+_UNITS = {"si": "[{", "unit": "[{"}
+_UNIT_WORD = re.compile(r"\\([A-Za-z]+)|[^\\{}~\s]+")
+_UNIT_PREFIXES = frozenset((
+    "yocto", "zepto", "atto", "femto", "pico", "nano", "micro", "milli", "centi", "deci", "deca",
+    "hecto", "kilo", "mega", "giga", "tera", "peta", "exa", "kibi", "mebi", "gibi", "tebi",
+))  # fmt: skip
+
+
+def _unit(node: Any, **_: Any) -> str:
+    """Returns the words of a unit: `kilogram per second` for `\\kilo\\gram\\per\\second`."""
+    nodes = node.nodeargd.argnlist if node.nodeargd else ()
+    source = nodes[-1].latex_verbatim() if nodes and nodes[-1] is not None else ""
+    words = (match[1] or match[0] for match in _UNIT_WORD.finditer(source))
+    return "".join(word if word in _UNIT_PREFIXES else f"{word} " for word in words).strip()
+
+
+def _quantity(node: Any, l2tobj: Any) -> str:
+    """Returns a number, or a range of two numbers, with its unit."""
+    arguments = node.nodeargd.argnlist[1:-1] if node.nodeargd else ()
+    numbers = [
+        str(l2tobj.nodelist_to_text([number]))
+        for number in arguments
+        if number is not None and number.delimiters[0] == "{"
+    ]
+    return " ".join(filter(None, ("\u2013".join(numbers), _unit(node))))
+
+
 _REFERENCES = (
     "ref",
     "eqref",
@@ -374,6 +425,8 @@ _WALKER_CONTEXT.add_context_category(
         MacroSpec("url", "{"),
         MacroSpec("textsuperscript", "{"),
         MacroSpec("textsubscript", "{"),
+        *(MacroSpec(name, "{") for name in _TEXTS),
+        *(MacroSpec(name, spec) for name, spec in (_QUANTITIES | _UNITS).items()),
         *(MacroSpec(name, "*[[{") for name in _CITATIONS),
         *(MacroSpec(name, "*{") for name in _REFERENCES),
     ],
@@ -460,6 +513,10 @@ def _converter(definitions: dict[str, str]) -> LatexNodes2Text:
             # The same file must give the same text on every day.
             MacroTextSpec("today", simplify_repl=""),
             MacroTextSpec("maketitle", simplify_repl=""),
+            *(MacroTextSpec(name, simplify_repl=_last_argument) for name in _TEXTS),
+            *(MacroTextSpec(name, simplify_repl=sign) for name, sign in _SIGNS.items()),
+            *(MacroTextSpec(name, simplify_repl=_quantity) for name in _QUANTITIES),
+            *(MacroTextSpec(name, simplify_repl=_unit) for name in _UNITS),
             *(MacroTextSpec(name, simplify_repl=_citation) for name in _CITATIONS),
             *(MacroTextSpec(name, simplify_repl="") for name in _REFERENCES),
             *(

@@ -8,7 +8,8 @@ a header of the page.
 
 Headings are paragraphs with an outline level, or in a style with the name `heading 1`. The numbers
 and bullets of lists are in the file as text (`\\listtext`). A note is written after the paragraph
-that refers to it. Hidden text and deleted text of tracked changes are left out.
+that refers to it. Hidden text and deleted text of tracked changes are left out. Superscripts and
+subscripts are written as `raised_text` describes.
 
 Bytes beyond ASCII (`\\'e9`) are in the encoding of their font, or else of the file. `\\u233?` is a
 character by its number, and `\\uc` says how many bytes after it repeat it for older programs.
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces
 from indexer_svc.parsers.text_lines import filled_lines
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
@@ -49,6 +51,9 @@ _MAX_FONTS = _MAX_STYLES = 10_000
 _MAX_TITLE_CHARS = 2_000
 _MAX_STYLE_NAME_CHARS = 200
 _MAX_LIST_LEVEL = 8
+# Text that is moved up or down by fewer half points stands on the line.
+_MIN_SHIFT = 4
+_DEFAULT_SHIFT = 6
 _BODY_LEVEL = 9  # Outline levels are counted from 0. The last one means body text.
 
 # Groups that begin with these words have no text of the document. Most other such groups begin
@@ -90,6 +95,11 @@ _DEFAULT = "cp1252"
 _HEADING_STYLE = re.compile(r"(?:heading|标题|見出し|titre|überschrift) ?([1-9])")
 _TITLE_STYLES = ("title", "titel", "titre", "标题")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_PLACEMENTS: Mapping[str, Placement] = {
+    "super": Placement.SUPERSCRIPT, "up": Placement.SUPERSCRIPT, "sub": Placement.SUBSCRIPT,
+    "dn": Placement.SUBSCRIPT, "nosupersub": Placement.NORMAL,
+}  # fmt: skip
+_CHARACTER_WORDS = frozenset(("v", "deleted", "htmlrtf", "plain", *_PLACEMENTS))
 _BULLETS = re.compile(r"[\u2022\u00b7\u25cf\u25aa\u25e6\uf0a7\uf0b7oo*-]")
 
 
@@ -123,6 +133,7 @@ class _State:
     codec: str = ""
     fallback_bytes: int = 1
     is_hidden: bool = False
+    placement: Placement = Placement.NORMAL
 
 
 @dataclass(slots=True)
@@ -141,7 +152,7 @@ class _Note:
     """A note that is being read: the depth of its group, and the paragraph that refers to it."""
 
     depth: int
-    outer: list[str]
+    outer: list[Piece]
     paragraph: _Paragraph
 
 
@@ -169,7 +180,7 @@ class _Reader:
         self._style = 0
         self._style_depth = 0
         self._paragraph = _Paragraph()
-        self._inline: list[str] = []
+        self._inline: list[Piece] = []
         self._marker: list[str] = []
         self._bytes = bytearray()
         self._bytes_codec = _DEFAULT
@@ -268,12 +279,8 @@ class _Reader:
             self._state.fallback_bytes = max(0, min(number or 0, 8))
         elif word in ("f", "fcharset", "cpg", "ansicpg", "deff", "mac", "pc", "pca"):
             self._read_font(word, number)
-        elif word in ("v", "deleted", "htmlrtf"):
-            # `\htmlrtf` marks what a mail program has added to text that it got as HTML.
-            self._state.is_hidden = number != 0
-        elif word == "plain":
-            self._state.is_hidden = False
-            self._state.codec = ""
+        elif word in _CHARACTER_WORDS:
+            self._read_properties(word, number)
         elif self._state.target == "styles":
             self._read_style(word, number)
         elif word in _CHARACTERS:
@@ -325,6 +332,17 @@ class _Reader:
             self._file_codec = "mac_roman"
         elif word in ("pc", "pca"):
             self._file_codec = "cp437" if word == "pc" else "cp850"
+
+    def _read_properties(self, word: str, number: int | None) -> None:
+        """Reads a property of characters."""
+        state = self._state
+        if word == "plain":
+            state.is_hidden, state.codec, state.placement = False, "", Placement.NORMAL
+        elif word in _PLACEMENTS:
+            state.placement = _placement(word, number)
+        else:
+            # `\htmlrtf` marks what a mail program has added to text that it got as HTML.
+            state.is_hidden = number != 0
 
     def _read_style(self, word: str, number: int | None) -> None:
         if word == "s":
@@ -404,7 +422,7 @@ class _Reader:
         elif state.target == "marker":
             self._marker.append(text)
         elif state.target in ("", "note"):
-            self._inline.append(text)
+            self._inline.append((text, state.placement))
 
     def _append_style_name(self, text: str) -> None:
         if len(self._styles) < _MAX_STYLES or self._style in self._styles:
@@ -417,6 +435,7 @@ class _Reader:
             self._note = _Note(len(self._groups), self._inline, self._paragraph)
             self._inline, self._paragraph = [], _Paragraph()
             self._state.target = "note"
+            self._state.placement = Placement.NORMAL
 
     def _end_note(self, depth: int) -> None:
         """Ends a note if the group in which it began has ended."""
@@ -427,15 +446,15 @@ class _Reader:
 
     def _end_paragraph(self) -> None:
         if self._note is not None:
-            self._inline.append("\n")
+            self._inline.append(_LINE_END)
             return
         paragraph = self._paragraph
         if paragraph.is_cell:
-            self._inline.append("\n")
+            self._inline.append(_LINE_END)
             return
         self._end_table()
         text = _joined(self._inline)
-        marker = " ".join(_joined(self._marker).split())
+        marker = " ".join(_paired("".join(self._marker)).split())
         self._inline.clear()
         self._marker.clear()
         self._write_block(text, marker, paragraph)
@@ -464,9 +483,9 @@ class _Reader:
         if self._note is not None:
             return
         if is_nested:  # A table inside a cell is text of this cell.
-            self._inline.append(" ")
+            self._inline.append((" ", Placement.NORMAL))
             return
-        marker = " ".join(_joined(self._marker).split())
+        marker = " ".join(_paired("".join(self._marker)).split())
         self._marker.clear()
         text = _joined(self._inline)
         self._inline.clear()
@@ -477,7 +496,7 @@ class _Reader:
 
     def _end_row(self, *, is_nested: bool) -> None:
         if is_nested or self._note is not None:
-            self._inline.append("\n")
+            self._inline.append(_LINE_END)
         elif self._row:
             if self._more_cells:
                 self._row[-1] = " ".join((self._row[-1], *self._more_cells))
@@ -496,6 +515,7 @@ class _Reader:
 
 
 _NO_STYLE = _Style()
+_LINE_END: Piece = ("\n", Placement.NORMAL)
 
 
 def _heading_depth(style: str, style_outline: int, outline: int) -> int:
@@ -511,9 +531,18 @@ def _is_number(marker: str) -> bool:
     return bool(marker) and not _BULLETS.fullmatch(marker) and any(map(str.isalnum, marker))
 
 
-def _joined(parts: list[str]) -> str:
+def _placement(word: str, number: int | None) -> Placement:
+    """Returns the placement of text after a word of _PLACEMENTS."""
+    if word in ("up", "dn"):
+        is_moved = (_DEFAULT_SHIFT if number is None else number) >= _MIN_SHIFT
+    else:
+        is_moved = number != 0
+    return _PLACEMENTS[word] if is_moved else Placement.NORMAL
+
+
+def _joined(pieces: list[Piece]) -> str:
     """Returns the lines of a paragraph without white space around them."""
-    return "\n".join(filled_lines(_paired("".join(parts))))
+    return "\n".join(filled_lines(_paired(joined_pieces(pieces))))
 
 
 def _paired(text: str) -> str:

@@ -200,9 +200,10 @@ def _belong_together(upper: Row, lower: Row, body: Sequence[Row]) -> bool:
         return False
     # A single period is not enough: it may be the first value in a column of prices, 1999.
     is_named = _is_text_row(lower) or sum(_kind(cell) is _Kind.PERIOD for cell in lower) > 1
-    has_votes = is_named and sum(_votes(lower, body)) > 0
+    votes = _votes(lower, body)
+    has_votes = is_named and sum(votes) > 0
     spans = _spans(upper, lower)
-    if has_votes and (spans or _repeats_above(upper, lower) or _are_units(upper, lower)):
+    if has_votes and (spans or _repeats_above(upper, lower) or _are_units(upper, lower, votes)):
         return True
     # Above a table of texts, only the form of the rows shows that they are a header.
     has_form = _repeats_above(upper, lower) or (not upper[0] and spans > 1)
@@ -229,9 +230,13 @@ def _spans(upper: Row, lower: Row) -> int:
     return count
 
 
-def _are_units(upper: Row, lower: Row) -> bool:
-    """Returns True if `lower` has units for names in `upper`, for example `kg` below `Weight`."""
-    if lower[0] or not upper[0] or len(lower) > len(upper):
+def _are_units(upper: Row, lower: Row, votes: Sequence[int]) -> bool:
+    """Returns True if `lower` has units for names in `upper`, for example `kg` below `Weight`.
+
+    The first column has no unit, or all columns have units of numbers. `votes` are those of
+    `lower`.
+    """
+    if (lower[0] and min(votes) < 1) or not upper[0] or len(lower) > len(upper):
         return False
     pairs = [(above, below) for above, below in zip(upper, lower, strict=False) if below]
     return all(above and len(below) <= _MAX_UNIT_CHARS for above, below in pairs)

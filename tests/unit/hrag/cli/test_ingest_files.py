@@ -225,6 +225,23 @@ def test_empty_files_in_archives_are_skipped(tmp_path):
     assert len(found.documents) == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "is_blank"),
+    [
+        (b"", True), (b"\n", True), (b" \t\r\n" * 99, True), (b"\xef\xbb\xbf", True),
+        (b"\xef\xbb\xbf \n", True), (b" a", False), (b"\0", False), (b" " * 2_000, False),
+    ],
+)  # fmt: skip
+def test_blank_files_in_folders_and_archives_are_skipped_like_empty_ones(
+    tmp_path, content, is_blank
+):
+    (tmp_path / "a.md").write_bytes(content)
+    (tmp_path / "b.zip").write_bytes(archive({"a.md": content, "b.md": "b"}))
+    found = find([tmp_path])
+    assert [file.reason for file in found.skipped] == [EMPTY] * 2 * is_blank
+    assert len(found.documents) == (1 if is_blank else 3)
+
+
 def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")

@@ -133,6 +133,22 @@ def test_no_cell_is_lost(table, separator):
         assert " ".join(cell.split()) in text.replace("\\|", "|")
 
 
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        (r'1,"a \"b\" c"', '| 1 | a "b" c |'),
+        (r'1,"a \"b\", c"', '| 1 | a "b", c |'),
+        (r'"\"a\"",2', '| "a" | 2 |'),
+        (r'"C:\dir\",2', r"| C:\dir\ | 2 |"),  # The file is correct as it is.
+        (r'"C:\dir\\","\"a\""', r'| C:\dir\\ | "a" |'),
+        (r"1,5\" pipe", r"| 1 | 5\" pipe |"),
+    ],
+)
+def test_quotation_marks_after_a_backslash_are_part_of_a_cell(line, cells):
+    parsed = parse_delimited(f"p,q\n{line}\n".encode(), AMPLE_BYTES)
+    assert parsed.text == f"| p | q |\n| --- | --- |\n{cells}"
+
+
 def test_separators_in_a_quoted_name_are_not_used_to_detect_the_separator():
     parsed = parse_delimited(b'"a;b;c",d\n1,2', AMPLE_BYTES)
     assert parsed.text == "| a;b;c | d |\n| --- | --- |\n| 1 | 2 |"

@@ -134,6 +134,21 @@ TABLES = {
     ),
     "units": ([("Part", "Weight"), ("", "kg"), *NAMED], 0, 2),
     "units in brackets": ([("Part", "Weight"), ("", "[kg]"), *NAMED], 0, 2),
+    "units of all columns": (
+        [("time", "force"), ("s", "kN"), *rows("{0}", "{1}")],
+        0,
+        2,
+    ),
+    "units beside a column without a unit": (
+        [("time", "force"), ("s", ""), *rows("{0}", "{1}")],
+        0,
+        1,
+    ),
+    "texts above numbers and texts": (
+        [("Part", "Weight"), ("Nut", "light"), *NAMED],
+        0,
+        1,
+    ),
     "two rows of texts": (
         [
             ("", "Contact", "", "Address", ""),
