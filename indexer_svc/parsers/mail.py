@@ -244,7 +244,7 @@ def _decoded_mail(part: Any, mail: Any) -> Any:
     if mail.keys() or str(part.get("content-transfer-encoding", "")).strip().lower() != "base64":
         return mail
     try:
-        content = b64decode(str(mail.get_payload()))
+        content = b64decode("".join(str(mail.get_payload()).split()), validate=True)
     except ValueError:
         return mail
     return BytesParser(policy=_MailPolicy()).parsebytes(content)
