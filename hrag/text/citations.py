@@ -6,6 +6,8 @@ these. It also says if text was recognised in a picture, because such text may h
 Titles are untrusted. Here they are put on one line, without control characters.
 """
 
+from itertools import pairwise
+
 from hrag.text.plain_text import one_line
 from hrag.values.answers import Citation
 from hrag.values.chunks import Chunk, Span
@@ -91,10 +93,21 @@ def _pages(cited: Citable | Citation, one: str, several: str) -> str:
         case PageUnit.PAGE:
             return _range(first, last, one, several) + recognised
         case PageUnit.ROW:
-            # Rows are counted again in each sheet, so the last row may have the smaller number.
-            return _range(first, last, "row", "rows") if first <= last else f"from row {first}"
+            if _reaches_next_sheet(cited):
+                return f"from row {first}"
+            return _range(first, last, "row", "rows")
         case PageUnit.SECOND:
             return _time(first) if first == last else f"{_time(first)}-{_time(last)}"
+
+
+def _reaches_next_sheet(cited: Citable | Citation) -> bool:
+    """Returns True if the rows of a chunk are in several sheets, each of which counts from 1.
+
+    Then `rows 1-3` could mean 3 rows of the first sheet, or all its rows and 3 of the next sheet.
+    """
+    starts = cited.page_starts if isinstance(cited, Chunk) else ()
+    numbers = (cited.first_page, *(page.number for page in starts), cited.last_page)
+    return any(following < number for number, following in pairwise(numbers))
 
 
 def _range(first: int, last: int, one: str, several: str) -> str:

@@ -176,21 +176,30 @@ export function sections({ title, sectionPath = [] }) {
  * these. It says if text of the pages was recognised in a picture. Returns null if the passage has
  * no page numbers.
  */
-export function pageRange({ firstPage, lastPage, pageUnit, recognisedPages = [] }) {
+export function pageRange({
+  firstPage,
+  lastPage,
+  pageUnit,
+  pageStarts = [],
+  recognisedPages = [],
+}) {
   if (!firstPage) return null;
-  const range = h("span", { t: rangeText(firstPage, lastPage, pageUnit) });
+  const numbers = [firstPage, ...pageStarts.map(({ number }) => number), lastPage];
+  const range = h("span", { t: rangeText(numbers, pageUnit) });
   if (!recognisedPages.length) return range;
   return h("span", {}, range, " ", h("span", { t: "page.recognised" }));
 }
 
-function rangeText(first, last, unit) {
+/** `numbers` are those of all pages, as far as they are known, in order. */
+function rangeText(numbers, unit) {
+  const [first, last] = [numbers[0], numbers.at(-1)];
   if (unit === "PAGE_UNIT_SECOND") {
     if (first === last) return ["time.one", { time: time(first) }];
     return ["time.several", { first: time(first), last: time(last) }];
   }
   if (unit === "PAGE_UNIT_ROW") {
-    // Rows are counted again in each sheet, so the last row may have the smaller number.
-    if (last < first) return ["row.from", { row: first }];
+    // Each sheet counts its rows from 1, so a smaller number is in the next sheet.
+    if (numbers.some((number, at) => number < numbers[at - 1])) return ["row.from", { row: first }];
     return first === last ? ["row.one", { row: first }] : ["row.several", { first, last }];
   }
   return first === last ? ["page.one", { page: first }] : ["page.several", { first, last }];

@@ -44,6 +44,17 @@ def test_rows_and_times_are_shown_as_such() -> None:
         assert pages(chunk) == short_pages(chunk) == text
 
 
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((1, 2, 3), "rows 1-3"), ((1, 2, 40, 1, 3), "from row 1"), ((3, 1, 3), "from row 3")],
+)
+def test_rows_of_several_sheets_are_not_shown_as_one_range(numbers, text) -> None:
+    starts = (PageStart(number, 100 + at) for at, number in enumerate(numbers[1:], start=1))
+    chunk = replace(_chunk(numbers[0], numbers[-1], *starts), page_unit=PageUnit.ROW)
+    assert pages(chunk) == short_pages(chunk) == text
+    assert pages(replace(chunk, page_unit=PageUnit.PAGE)).startswith("page")
+
+
 def test_a_citation_of_recognised_text_says_so() -> None:
     chunk = replace(_chunk(3, 4), recognised_pages=(4,))
     assert (pages(chunk), short_pages(chunk)) == (
