@@ -132,7 +132,7 @@ def _parts(mail: Any) -> Iterator[Body | Attachment]:
     while open_parts:
         part = open_parts.pop()
         kind = part.get_content_type()
-        if kind == "multipart/alternative":
+        if kind == "multipart/alternative" and part.is_multipart():
             leaves = list(_leaves(part))
             yield Body(_texts(leaves, "text/plain"), _texts(leaves, HTML))
             # Other forms of the body, for example an invitation for calendars, are left out.

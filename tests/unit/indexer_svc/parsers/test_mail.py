@@ -108,6 +108,11 @@ def test_a_mail_without_a_body_has_its_subject_as_text():
     assert parsed(mail_file("", Subject="Call me")).text == "Call me"
 
 
+def test_a_set_of_alternatives_without_parts_is_an_attachment():
+    head = b"Subject: x\nContent-Type: multipart/alternative\nContent-Disposition: attachment"
+    assert parsed(head + b"\n\nBees dance.\n").text == "x\n\n# Attachment 1\n\nBees dance."
+
+
 def test_further_alternatives_are_left_out_and_attachments_among_them_are_kept():
     """An invitation is an alternative; a file between two parts of the HTML is an attachment."""
     content = b"""Subject: x
