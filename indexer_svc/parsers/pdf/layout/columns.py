@@ -23,6 +23,7 @@ row contains words of two columns.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -130,6 +131,10 @@ def _row_mask(row: TextRow) -> int:
         return mask
     first = (mask & -mask).bit_length() - 1
     return (1 << mask.bit_length()) - (1 << first)
+
+
+def _left(word: Word) -> float:
+    return word.left
 
 
 def _inside(strip: int) -> int:
@@ -240,12 +245,20 @@ def _spans_at(
 
 
 def _is_wide(mask: int, strip: int, row: TextRow) -> bool:
-    """Returns True if the space of a row around a strip is no space between two words of a line."""
+    """Returns True if the space of a row around a strip is no space between two words of a line.
+
+    A heading may stand beside the text of the other column. So the smaller word decides.
+    """
     before, after = mask & ((1 << strip) - 1), mask >> strip
     if not before or not after:
         return True
     space = strip - before.bit_length() + (after & -after).bit_length() - 1
-    return (space + 1) * STRIP >= _MIN_GUTTER_SIZE * row.size
+    width = (space + 1) * STRIP
+    if width >= _MIN_GUTTER_SIZE * row.size:
+        return True
+    at = bisect_left(row.words, strip * STRIP, key=_left)
+    size = min(word.size for word in row.words[max(0, at - 1) : at + 1])
+    return width >= _MIN_GUTTER_SIZE * size
 
 
 def _checked_spans(

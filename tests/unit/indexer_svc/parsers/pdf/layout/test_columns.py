@@ -49,6 +49,22 @@ def test_three_columns():
     assert read(runs) == parts
 
 
+@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize("size", [10, 13, 15])
+def test_a_heading_beside_a_line_of_the_other_column(is_left, size):
+    """The gutter is as wide as a letter is high, and narrower than the heading needs."""
+    left, right = prose(11, 1), prose(11, 2)
+    side, x = (left, 50) if is_left else (right, 280)
+    side[5:7] = ["A heading"]
+    runs = [
+        *paragraph(left if not is_left else left[:5], 50, 100),
+        *paragraph(right if is_left else right[:5], 280, 100),
+        run("A heading", x, 160, size=size),
+        *paragraph(side[6:], x, 184),
+    ]
+    assert read(runs) == [left, right]
+
+
 def test_a_title_over_both_columns_comes_first():
     left, right = prose(8, 1), prose(8, 2)
     title = run("A title that stands over both of the columns of the page", 100, 60, size=14)
