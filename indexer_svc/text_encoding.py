@@ -12,7 +12,9 @@ The first of these rules that applies decides:
 5. The encoding that the file declares, for example an HTML page.
 6. A guess by chardetng, the detector of Firefox. It compares the frequencies of pairs of letters
    with those of the languages that each encoding was made for. It knows the encodings that the
-   WHATWG standard lists, so it never guesses a code page that nobody uses.
+   WHATWG standard lists, so it never guesses a code page that nobody uses. A guess from few bytes
+   gives way to windows-1252 if this encoding gives signs where they belong, for example `±` before
+   a number, or if the guess is an encoding that is rarely used.
 
 A guess may be wrong, so it is reported as one. Some guesses would certainly be wrong, and raise
 an error instead: text that is mostly valid UTF-8 with a few wrong bytes, and bytes with control
@@ -107,6 +109,23 @@ _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 # of the end of a file in old systems.
 _CONTROLS = re.compile(rb"[\x00-\x06\x10-\x19\x1c-\x1f\x7f]")
 _MAX_CONTROL_SHARE = 0.005
+# In windows-1252, the bytes of these signs are signs, and in other encodings many of them are
+# letters. Each alternative matches signs beside what stands beside them in a text.
+_LETTER = "[A-Za-z\\xaa\\xba\\xc0-\\xd6\\xd8-\\xf6\\xf8-\\xffŒœŠšŽžŸƒ]"
+_SIGNS = re.compile(
+    rf"(?<!{_LETTER})[±×÷¼½¾¢¶§](?!{_LETTER})"
+    r"|[£¥](?=[ \xa0]?\d)|(?<=\d)[£¥]|(?<=\d[ \xa0])[£¥]"
+    rf"|(?<=[\d)])[²³¹ªº](?!{_LETTER})|(?<!{_LETTER})(?:[A-Za-z]|[cdkm]m|ft|in)[²³](?!{_LETTER})"
+    rf"|(?<!{_LETTER})[Nn][ªº]"
+    rf"|(?<!{_LETTER})µ(?=(?:[AFgHJlLmMsVW]|mol|Pa)?(?!{_LETTER}))"
+    rf"|(?<!{_LETTER})[¡¿](?=[A-ZÀ-ÖØ-Þ])"
+    rf"|(?<!{_LETTER})«|»(?!{_LETTER})"
+    rf"|[©®](?!{_LETTER})"
+    r"|[\xa0\xad°·€„…†‡‰‹›‘’“”•–—™]"
+)
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_RARELY_USED = ("iso8859_4", "iso8859_13")
+_MAX_FEW_BYTES = 3
 # Python's codecs refuse a few bytes that browsers read as control characters. A guess is kept if
 # at most this share of the characters is wrong.
 _MAX_WRONG_SHARE = 0.001
@@ -334,11 +353,38 @@ def _decode_guessed(content: bytes) -> DecodedText:
         detector.feed(sample[start : start + _FED_BYTES], last=False)
     name = normalize_encoding(detector.guess(tld=None, allow_utf8=False).lower())
     codec = _CODEC_NAMES[name]
-    codec = _SUPERSETS.get(codec, codec)
+    codec = "cp1252" if _is_western(sample, codec) else _SUPERSETS.get(codec, codec)
     text = _decoded(content, codec, "replace")
     if text.count("\N{REPLACEMENT CHARACTER}") > _MAX_WRONG_SHARE * len(text):
         raise _not_text_error(content, f"in {_reported_name(codec)} it has invalid bytes")
     return DecodedText(text, _reported_name(codec), is_guessed=True)
+
+
+def _is_western(sample: bytes, guess: str) -> bool:
+    """Returns True if a text is in windows-1252 although the detector guesses another encoding.
+
+    The detector knows pairs of letters. A text that has few letters beyond ASCII but signs, like
+    `20 °C ± 1`, gives it little to compare.
+    """
+    western = _decoded_strictly(sample, "cp1252")
+    if western is None:
+        return False
+    beyond_ascii = len(_NOT_ASCII.findall(western.text))
+    if guess in _RARELY_USED and beyond_ascii <= _MAX_FEW_BYTES:
+        return True
+    signs = {at for match in _SIGNS.finditer(western.text) for at in range(*match.span())}
+    guessed = _decoded(sample, guess, "replace")
+    if len(guessed) == len(western.text):
+        in_doubt = [at for at, char in enumerate(western.text) if char != guessed[at]]
+        unlikely = [at for at in in_doubt if at not in signs and not western.text[at].isalpha()]
+    else:
+        # The guess has characters of several bytes. Signs in a row are probably such a character,
+        # and so is one with a byte below 0xA0, which is a lead byte in Shift_JIS and GB 18030.
+        in_doubt = [match.start() for match in _NOT_ASCII.finditer(western.text)]
+        signs = {at for at in signs if western.text[at] <= "\xff"}
+        unlikely = [at for at in in_doubt if at not in signs or at + 1 in in_doubt]
+    has_pairs = western.text.count("«") == western.text.count("»")
+    return has_pairs and not unlikely and not signs.isdisjoint(in_doubt)
 
 
 def _sample(content: bytes) -> bytes:

@@ -46,6 +46,36 @@ def test_western_tables_are_windows_1252(language):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        *("20 °C ± 1", "Tolerance ±0.5 mm", "Volume 12 m³", "x² + y² = z²", "5 µm filter", "10 µA"),
+        *("Length (µm)\n5", "Price £5", "¥500", "5 £ a day", "¼ inch hose, ¾ inch pipe", "¶ mark"),
+        *("« guillemets »", "¡Hola!", "¿Qué?", "Température à 20 °C ± 1 °C", "naïve", "1ª edición"),
+    ],
+)
+def test_signs_where_they_belong_are_windows_1252(text):
+    decoded = decode(text.encode("cp1252"))
+    assert (decoded.text, decoded.encoding, decoded.is_guessed) == (text, "windows-1252", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        ("Są tu ślady życia, był tam mąż", "iso8859_2"),
+        ("Łódź, źle, ćma", "cp1250"),
+        ("Ľudia a ťava", "iso8859_2"),
+        ("už ť ž š č", "cp1250"),
+        ("Îmi place oraşul, ţara", "cp1250"),
+        ("Це і те: їжак, № 5 і 6.", "cp1251"),
+        ("氨水 5%，阀门 12", "gb18030"),
+        ("5円", "shift_jis"),
+    ],
+)
+def test_letters_are_not_taken_as_signs(text, codec):
+    assert decode(text.encode(codec)).text == text
+
+
+@pytest.mark.parametrize(
     ("text", "codec", "name"),
     [
         ("Příliš žluťoučký kůň úpěl ďábelské ódy. " * 3, "cp1250", "windows-1250"),
@@ -75,6 +105,8 @@ def test_encodings_of_other_scripts_are_guessed(text, codec, name):
 def test_utf_8_and_byte_order_marks_prove_the_encoding(codec, text):
     # Without a mark, these characters belong to other encodings.
     assume(codec != "utf-8" or ("\0" not in text and "\x1b$" not in text))
+    # The mark of UTF-16 and a NUL character are the mark of UTF-32.
+    assume(codec != "utf-16" or not text.startswith("\0"))
     marked = f"\ufeff{text}" if codec == "utf-8-sig" else text
     decoded = decode(marked.encode(codec.removesuffix("-sig")))
     # A text that begins with a byte order mark loses it.
