@@ -10,13 +10,13 @@ gigabytes or to the contents of another file.
 
 import codecs
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.parsers import expat
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 from indexer_svc import ole_directory
@@ -96,6 +96,21 @@ class Package:
 
     def __contains__(self, name: str) -> bool:
         return name in self._parts
+
+    def markup_names(self) -> list[str]:
+        """Returns the names of all parts that are markup."""
+        return [name for name in self._parts if _is_markup(name)]
+
+    def markup_with(self, changed: Mapping[str, bytes]) -> bytes:
+        """Returns an archive of all markup, with other bytes for the parts in `changed`.
+
+        Raises the errors of `read`.
+        """
+        archive = BytesIO()
+        with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as copy:
+            for name in self.markup_names():
+                copy.writestr(name, changed[name] if name in changed else self.read(name))
+        return archive.getvalue()
 
     def read(self, name: str) -> bytes:
         """Returns the unpacked bytes of a part.

@@ -7,7 +7,8 @@ It reads no formulas and no macros. Hidden sheets, charts, pictures and comments
 A cell is read as its value: dates and times have the form of ISO 8601, durations are hours, minutes
 and seconds, numbers have all their digits. Only percentages of XLSX are written as they are shown,
 with a percent sign; in the other formats they are fractions, because calamine does not know the
-formats of cells. A value that is an error is empty.
+formats of cells. Superscripts have signs only in XLSX, for the same reason. A value that is an
+error is empty.
 
 A cell that spans several rows is repeated in each of them, because each row must be understood
 without the others.
@@ -35,6 +36,7 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.table_runs import row_runs
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.parsers.xlsx_percentages import CellPosition, XlsxPercentages
+from indexer_svc.parsers.xlsx_rich_text import with_raised_signs
 
 _XLSX, _XLS, _ODS = "a workbook (XLSX)", "a workbook (XLS)", "a workbook (ODS)"
 _XLSX_MAIN_PART, _ODS_MAIN_PART = "xl/workbook.xml", "content.xml"
@@ -66,9 +68,8 @@ def parse_xlsx(content: bytes, max_text_bytes: int) -> ParsedFile:
     with readable(_XLSX):
         package = Package(content, _XLSX, _XLSX_MAIN_PART)
         title = office_title(package)
-        return _parse(
-            _open(content, _XLSX), title, max_text_bytes, XlsxPercentages(package).in_sheet
-        )
+        workbook = _open(with_raised_signs(package) or content, _XLSX)
+        return _parse(workbook, title, max_text_bytes, XlsxPercentages(package).in_sheet)
 
 
 def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:

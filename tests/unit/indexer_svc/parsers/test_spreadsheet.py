@@ -1,13 +1,17 @@
 """Workbooks become sections with tables, and rows become pages."""
 
 import datetime
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
+from zipfile import ZipFile
 
 import openpyxl
 import pytest
 import xlwt
+from openpyxl.cell.rich_text import CellRichText, TextBlock
+from openpyxl.cell.text import InlineFont
 
 from hrag.errors import UnreadableDocument
 from hrag.values.formats import ODS, XLS, XLSX
@@ -196,6 +200,56 @@ def test_a_percentage_is_found_in_a_sheet_that_does_not_begin_in_the_first_cell(
     for row, share in enumerate((0.07, 1.5, -0.005), start=3):
         sheet.cell(row, 28, share).number_format = "0%"
     assert parse(saved(book), XLSX, AMPLE_BYTES).text == "# Other\n\n7%\n\n150%\n\n-0.5%"
+
+
+def rich(*parts: str | tuple[str, str]) -> CellRichText:
+    """Returns a text of plain parts, and of parts with their placement."""
+    return CellRichText(
+        *(
+            part if isinstance(part, str) else TextBlock(InlineFont(vertAlign=part[1]), part[0])
+            for part in parts
+        )
+    )
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        (("10", ("6", "superscript"), " cells"), "10^6 cells"),
+        (("H", ("2", "subscript"), "O < 5 & more"), "H2O < 5 & more"),
+        (("Price", ("1", "superscript")), "Price [1]"),
+        ((("all", "baseline"), " plain"), "all plain"),
+    ],
+)
+def test_superscripts_and_subscripts_have_their_signs(parts, shown, is_shared):
+    content = book_of([("Name", "Value"), ("a", rich(*parts)), ("b", "10")])
+    if is_shared:
+        content = with_shared_texts(content)
+    expected = f"# Sheet\n\n| Name | Value |\n| --- | --- |\n| a | {shown} |\n| b | 10 |"
+    assert parse(content, XLSX, AMPLE_BYTES).text == expected
+
+
+def with_shared_texts(content: bytes) -> bytes:
+    """Moves the texts that stand in cells into the table of shared texts, as Excel writes them."""
+    with ZipFile(BytesIO(content)) as book:
+        sheet = book.read("xl/worksheets/sheet1.xml").decode()
+    texts = re.findall(r"<is>(.*?)</is>", sheet)
+    for at, text in enumerate(texts):
+        sheet = sheet.replace(f't="inlineStr"><is>{text}</is>', f't="s"><v>{at}</v>', 1)
+    content = with_part(content, "xl/worksheets/sheet1.xml", sheet.encode())
+    table = "".join(f"<si>{text}</si>" for text in texts)
+    shared = f'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">{table}</sst>'
+    return with_part(content, "xl/sharedStrings.xml", shared.encode())
+
+
+@pytest.mark.parametrize(
+    "text", ["<si>" * 9, "</si>" * 9, "<si><r><x:vertAlign/></si>", "<vertAlign"]
+)
+def test_a_damaged_table_of_texts_is_read_or_refused(text):
+    content = with_shared_texts(book_of([("Name", rich("10", ("6", "superscript")))]))
+    with suppress(UnreadableDocument):
+        parse(with_part(content, "xl/sharedStrings.xml", text.encode()), XLSX, AMPLE_BYTES)
 
 
 def test_a_workbook_without_readable_styles_has_fractions():
