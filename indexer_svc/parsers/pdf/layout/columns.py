@@ -37,6 +37,8 @@ STRIP = 2.0
 # A column of text has at least this many rows.
 _MIN_COLUMN_ROWS = 3
 _MIN_GUTTER_SIZE = 0.75
+# A gutter beside a heading is at least so wide, relative to the size of the heading.
+_MIN_GAP_BESIDE_HEADING = 0.5
 # At most so many rows of titles end or begin inside a gutter.
 _MAX_TITLE_ROWS = 2
 _MAX_CUTS = 4
@@ -254,8 +256,8 @@ def _is_wide(mask: int, strip: int, row: TextRow) -> bool:
         return True
     space = strip - before.bit_length() + (after & -after).bit_length() - 1
     width = (space + 1) * STRIP
-    if width >= _MIN_GUTTER_SIZE * row.size:
-        return True
+    if width >= _MIN_GUTTER_SIZE * row.size or width < _MIN_GAP_BESIDE_HEADING * row.size:
+        return width >= _MIN_GUTTER_SIZE * row.size
     at = bisect_left(row.words, strip * STRIP, key=_left)
     size = min(word.size for word in row.words[max(0, at - 1) : at + 1])
     return width >= _MIN_GUTTER_SIZE * size
