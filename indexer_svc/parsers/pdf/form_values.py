@@ -4,14 +4,17 @@ PDFium's text of a page contains only the labels of a form, because values are a
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 # At most this many annotations of a page are examined.
 MAX_PAGE_ANNOTATIONS = 5_000
+# At most this many entries of a list are examined.
+MAX_OPTIONS = 1_000
 # At most this many characters of values are read of a page. All fields may show one long value.
 MAX_VALUE_CHARS = 100_000
 _HIDDEN = pdfium_c.FPDF_ANNOT_FLAG_HIDDEN | pdfium_c.FPDF_ANNOT_FLAG_NOVIEW
@@ -21,6 +24,7 @@ _TEXT_FIELDS = (
     pdfium_c.FPDF_FORMFIELD_COMBOBOX,
     pdfium_c.FPDF_FORMFIELD_LISTBOX,
 )
+_LISTS = (pdfium_c.FPDF_FORMFIELD_COMBOBOX, pdfium_c.FPDF_FORMFIELD_LISTBOX)
 _BOXES = (pdfium_c.FPDF_FORMFIELD_CHECKBOX, pdfium_c.FPDF_FORMFIELD_RADIOBUTTON)
 _CHECKED, _NOT_CHECKED = "\u2612", "\u2610"
 
@@ -78,15 +82,34 @@ class FormReader:
             return ""
         if pdfium_c.FPDFAnnot_GetFormFieldFlags(self._form, annotation) & _PASSWORD:
             return ""
-        return self._field_value(annotation)
+        chosen = self._chosen(annotation) if kind in _LISTS else ""
+        return chosen or self._field_value(annotation)
+
+    def _chosen(self, annotation: pdfium_c.FPDF_ANNOTATION) -> str:
+        """Returns the chosen entries of a list as they are shown.
+
+        The value of the field is what the form sends, which may be a code, and the first entry
+        only.
+        """
+        count = min(pdfium_c.FPDFAnnot_GetOptionCount(self._form, annotation), MAX_OPTIONS)
+        labels = (
+            _text_from(partial(pdfium_c.FPDFAnnot_GetOptionLabel, self._form, annotation, index))
+            for index in range(count)
+            if pdfium_c.FPDFAnnot_IsOptionSelected(self._form, annotation, index)
+        )
+        return ", ".join(filter(None, labels))
 
     def _field_value(self, annotation: pdfium_c.FPDF_ANNOTATION) -> str:
-        length = pdfium_c.FPDFAnnot_GetFormFieldValue(self._form, annotation, None, 0)
-        if length <= 2:
-            return ""
-        buffer = ctypes.create_string_buffer(length)
-        pointer = ctypes.cast(buffer, ctypes.POINTER(pdfium_c.FPDF_WCHAR))
-        pdfium_c.FPDFAnnot_GetFormFieldValue(self._form, annotation, pointer, length)
-        with suppress(UnicodeDecodeError):
-            return buffer.raw[: length - 2].decode("utf-16-le").strip()
+        return _text_from(partial(pdfium_c.FPDFAnnot_GetFormFieldValue, self._form, annotation))
+
+
+def _text_from(read: Callable[..., int]) -> str:
+    """Returns the text that a function of PDFium writes; empty if it is not valid UTF-16."""
+    length = read(None, 0)
+    if length <= 2:
         return ""
+    buffer = ctypes.create_string_buffer(length)
+    read(ctypes.cast(buffer, ctypes.POINTER(pdfium_c.FPDF_WCHAR)), length)
+    with suppress(UnicodeDecodeError):
+        return buffer.raw[: length - 2].decode("utf-16-le").strip()
+    return ""

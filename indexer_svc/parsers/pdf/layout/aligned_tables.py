@@ -55,6 +55,8 @@ _MIN_LEADER_DOTS = 3
 # A ruled line that is at least so long, relative to the table, divides rows.
 _WIDE_LINE = 0.6
 _SAME_LINE = 0.5
+# The lines of two cells beside each other are at most so many points apart.
+_SAME_CELL_EDGE = 3.0
 # Lines of text are at least this many font sizes apart.
 _MIN_PITCH = 0.85
 # A continuation line of a cell is at most this many font sizes below the line before.
@@ -563,16 +565,26 @@ def _usual_pitch(rows: Sequence[_TableRow]) -> float:
 def _wide_lines(rules: Sequence[RuledLine], left: float, right: float) -> tuple[list[float], bool]:
     """Returns the y of the ruled lines that are nearly as wide as a table, from the top down.
 
-    The second value is True if these are the lines of single cells, which stand side by side.
+    The second value is True if these are the lines of single cells, which touch each other. The
+    edges of boxes around columns of text do not.
     """
-    lengths: dict[float, list[float]] = {}
+    lines: dict[float, list[tuple[float, float]]] = {}
     for rule in sorted(rules, key=_top):
-        length = min(rule.right, right) - max(rule.left, left)
-        if rule.bottom - rule.top < 1 and length > 0:
-            y = next((y for y in reversed(lengths) if rule.top - y < _SAME_LINE), rule.top)
-            lengths.setdefault(y, []).append(length)
-    wide = {y: parts for y, parts in lengths.items() if sum(parts) > _WIDE_LINE * (right - left)}
-    return list(wide), bool(wide) and all(len(parts) > 1 for parts in wide.values())
+        start, end = max(rule.left, left), min(rule.right, right)
+        if rule.bottom - rule.top < 1 and end > start:
+            y = next((y for y in reversed(lines) if rule.top - y < _SAME_LINE), rule.top)
+            lines.setdefault(y, []).append((start, end))
+    wide = {
+        y: sorted(parts)
+        for y, parts in lines.items()
+        if sum(end - start for start, end in parts) > _WIDE_LINE * (right - left)
+    }
+    are_cells = all(
+        len(parts) > 1
+        and all(after - end <= _SAME_CELL_EDGE for (_, end), (after, _) in pairwise(parts))
+        for parts in wide.values()
+    )
+    return list(wide), bool(wide) and are_cells
 
 
 def _lines_below(rows: Sequence[_TableRow], ys: Sequence[float]) -> list[bool]:

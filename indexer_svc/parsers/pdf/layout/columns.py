@@ -161,12 +161,13 @@ def _column_spans(rows: Sequence[TextRow]) -> list[_ColumnSpan]:
         return []
     masks = [_row_mask(row) for row in rows]
     strips = _candidate_strips(rows)
+    gutters: _Gutters = {}
     # The page numbers of a table of contents look like a column. So it must be recognised first.
     for are_columns in (_are_contents, _are_columns):
         best: list[_ColumnSpan] = []
         best_rows = 0
         for strip in strips:
-            spans = _spans_at(rows, masks, strip, are_columns)
+            spans = _spans_at(rows, masks, strip, are_columns, gutters)
             count = sum(span.end - span.start for span in spans)
             if count > best_rows:
                 best, best_rows = spans, count
@@ -225,9 +226,16 @@ def _line_count(word: Word) -> int:
 
 
 def _spans_at(
-    rows: Sequence[TextRow], masks: Sequence[int], strip: int, are_columns: _AreColumns
+    rows: Sequence[TextRow],
+    masks: Sequence[int],
+    strip: int,
+    are_columns: _AreColumns,
+    gutters: "_Gutters",
 ) -> list[_ColumnSpan]:
-    """Returns the spans of rows in which `strip` lies in a gutter between columns."""
+    """Returns the spans of rows in which `strip` lies in a gutter between columns.
+
+    `gutters` has the gutters that were examined before, because each strip is examined twice.
+    """
     spans: list[_ColumnSpan] = []
     start = 0
     bit = 1 << strip
@@ -239,7 +247,10 @@ def _spans_at(
         ):
             continue
         if index - start >= _MIN_COLUMN_ROWS:
-            spans += _checked_spans(rows, masks, start, index, strip, are_columns)
+            key = start, index, strip
+            if key not in gutters:
+                gutters[key] = _gutter_at(rows, masks, start, index, strip)
+            spans += _checked_spans(rows, start, index, gutters[key], are_columns)
         start = index + 1
     return spans
 
@@ -254,46 +265,57 @@ def _is_wide(mask: int, strip: int, row: TextRow) -> bool:
         return True
     space = strip - before.bit_length() + (after & -after).bit_length() - 1
     width = (space + 1) * STRIP
-    if width >= _MIN_GUTTER_SIZE * row.size:
-        return True
+    if width >= _MIN_GUTTER_SIZE * row.size or width < _MIN_GUTTER_SIZE * row.smallest:
+        return width >= _MIN_GUTTER_SIZE * row.size
     at = bisect_left(row.words, strip * STRIP, key=_left)
     size = min(word.size for word in row.words[max(0, at - 1) : at + 1])
     return width >= _MIN_GUTTER_SIZE * size
 
 
-def _checked_spans(
-    rows: Sequence[TextRow],
-    masks: Sequence[int],
-    start: int,
-    end: int,
-    strip: int,
-    are_columns: _AreColumns,
-) -> list[_ColumnSpan]:
-    """Returns the parts of rows `start` to `end` that are two columns beside `strip`."""
+def _gutter_at(
+    rows: Sequence[TextRow], masks: Sequence[int], start: int, end: int, strip: int
+) -> "_Gutter | None":
+    """Returns the gutter of rows `start` to `end` around `strip`, or None if there is none."""
     union = 0
     for mask in masks[start:end]:
         union |= mask
     gutter = next((run for run in zeros_inside(union) if run[0] <= strip < run[1]), None)
     if gutter is None:
-        return []
+        return None
     x = (gutter[0] + gutter[1]) / 2 * STRIP
-    left_parts = [[word for word in row.words if word.left < x] for row in rows[start:end]]
-    right_parts = [[word for word in row.words if word.left >= x] for row in rows[start:end]]
-    left, right = _Side(left_parts), _Side(right_parts)
+    left = _Side([[word for word in row.words if word.left < x] for row in rows[start:end]])
+    right = _Side([[word for word in row.words if word.left >= x] for row in rows[start:end]])
     size = sorted(row.size for row in rows[start:end])[(end - start) // 2]
     if right.left - left.right < _MIN_GUTTER_SIZE * size:
-        return []
-    spans = []
+        return None
     if _are_parts_of_table(left, right):
-        return [_ColumnSpan(start, end, x)]
+        return _Gutter(x, left, right, are_parts_of_table=True)
     is_beside_prose = _is_beside_prose(left, right) or _is_beside_prose(right, left)
-    for first, last in _without_wide_tables(left, right, may_be_apart=is_beside_prose):
+    ranges = _without_wide_tables(left, right, may_be_apart=is_beside_prose)
+    return _Gutter(x, left, right, is_beside_prose=is_beside_prose, ranges=ranges)
+
+
+def _checked_spans(
+    rows: Sequence[TextRow],
+    start: int,
+    end: int,
+    gutter: "_Gutter | None",
+    are_columns: _AreColumns,
+) -> list[_ColumnSpan]:
+    """Returns the parts of rows `start` to `end` that are two columns beside a gutter."""
+    if gutter is None:
+        return []
+    x, left, right = gutter.x, gutter.left, gutter.right
+    if gutter.are_parts_of_table:
+        return [_ColumnSpan(start, end, x)]
+    spans = []
+    for first, last in gutter.ranges:
         top = first
-        while top < last and not right_parts[top] and _continues_above(rows, start + top, x):
+        while top < last and not right.parts[top] and _continues_above(rows, start + top, x):
             top += 1
         left_part, right_part = left.part(top, last), right.part(top, last)
         if are_columns(left_part, right_part) or (
-            is_beside_prose and left_part.filled and right_part.filled
+            gutter.is_beside_prose and left_part.filled and right_part.filled
         ):
             spans.append(_ColumnSpan(start + top, start + last, x))
     return spans
@@ -434,9 +456,26 @@ class _Side:
         return [part[0].text.casefold() for part in self.filled if part[0].text[0].isalpha()]
 
 
+class _Gutter(NamedTuple):
+    """A gutter at `x`, the words on both sides of it, and which rows beside it may be columns."""
+
+    x: float
+    left: _Side
+    right: _Side
+    are_parts_of_table: bool = False
+    is_beside_prose: bool = False
+    ranges: Sequence[tuple[int, int]] = ()
+
+
+# The gutters around strips, by the first row, the row after the last one, and the strip.
+_Gutters = dict[tuple[int, int, int], _Gutter | None]
+
+
 def _has_cells(part: Sequence[Word]) -> bool:
-    is_wide = any(after.left - word.right > _CELL_GAP * word.size for word, after in pairwise(part))
-    return is_wide and not even_space(part)
+    for word, after in pairwise(part):
+        if after.left - word.right > _CELL_GAP * word.size:
+            return not even_space(part)
+    return False
 
 
 def _without_wide_tables(left: _Side, right: _Side, *, may_be_apart: bool) -> list[tuple[int, int]]:
@@ -528,9 +567,11 @@ def _are_parts_of_table(left: _Side, right: _Side) -> bool:
     sides = left.filled, right.filled
     if min(map(len, sides)) < _MIN_COLUMN_ROWS:
         return False
-    cells = [[part for part in side if _has_cells(part)] for side in sides]
-    if any(len(rows) < _MIN_CELL_ROWS * len(side) for rows, side in zip(cells, sides, strict=True)):
-        return False
+    cells = []
+    for side in sides:
+        cells.append([part for part in side if _has_cells(part)])
+        if len(cells[-1]) < _MIN_CELL_ROWS * len(side):
+            return False
     pairs = list(zip(left.parts, right.parts, strict=True))
     both = [(one, other) for one, other in pairs if one and other]
     is_repeated = any(

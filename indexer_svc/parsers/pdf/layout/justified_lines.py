@@ -10,8 +10,10 @@ their own. These spaces may differ a little from the others of their line. They 
 because one of them may be the space between two columns of text.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import attrgetter
 
 from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
 
@@ -24,6 +26,7 @@ _OTHER_SPACE = 0.35
 _AFTER_SENTENCE = 2.0
 _PUNCTUATION = frozenset(",;")
 _SENTENCE_ENDS = frozenset(".:?!")
+_size = attrgetter("size")
 
 
 def even_space(words: Sequence[Word]) -> float:
@@ -34,6 +37,9 @@ def even_space(words: Sequence[Word]) -> float:
     """
     if all(word.font.is_fixed for word in words):
         return 0.0
+    size = max(map(_size, words))
+    limit = _SAME_SPACE * size
+    narrowest, widest = math.inf, 0.0
     spaces: list[float] = []
     others: list[tuple[float, bool]] = []
     for word, after in pairwise(words):
@@ -45,14 +51,16 @@ def even_space(words: Sequence[Word]) -> float:
             others.append((space, ends_sentence))
         else:
             spaces.append(space)
+            narrowest, widest = min(narrowest, space), max(widest, space)
+            if widest - narrowest > limit:
+                return 0.0
     if len(spaces) < 2:
         spaces += [space for space, _ in others]
         others = []
     if len(spaces) < 2 or not any(letter.isalpha() for word in words for letter in word.text):
         return 0.0
     narrowest = min(spaces)
-    size = max(word.size for word in words)
-    is_even = max(spaces) - narrowest <= _SAME_SPACE * size and all(
+    is_even = max(spaces) - narrowest <= limit and all(
         abs(space - narrowest) <= _OTHER_SPACE * size
         or (ends_sentence and narrowest <= space <= _AFTER_SENTENCE * narrowest)
         for space, ends_sentence in others

@@ -56,21 +56,28 @@ _COMMENT_SIGNS = "#/*-%;"
 
 
 class TextRow:
-    """Words with nearly the same baseline, from left to right."""
+    """Words with nearly the same baseline, from left to right.
 
-    __slots__ = ("baseline", "bottom", "size", "top", "words")
+    `size` is the size of the largest word, and `smallest` that of the smallest one.
+    """
+
+    __slots__ = ("baseline", "bottom", "size", "smallest", "top", "words")
 
     def __init__(self, words: list[Word]) -> None:
         words.sort(key=_left)
         self.words = words
         main = words[0]
         top, bottom = main.top, main.bottom
+        smallest = main.size
         for word in words:
             if word.size > main.size:
                 main = word
+            elif word.size < smallest:
+                smallest = word.size
             top = min(top, word.top)
             bottom = max(bottom, word.bottom)
         self.size = main.size
+        self.smallest = smallest
         self.baseline = main.baseline
         self.top = top
         self.bottom = bottom

@@ -39,8 +39,9 @@ _PART_OF_QUERY = re.compile(r"[\w.-]*[&=%]\w")
 _WORD_AFTER_ADDRESS = re.compile(
     r"(?:and|or|for|to|in|is|on|at|the|with|which|see|where|are|has|und|oder|f\u00fcr|et|ou)\s"
 )
-# `or` is also the end of a word. It is a conjunction if the next word has a hyphen, too.
-_CONJUNCTION = re.compile(r"(und|oder|bzw\.|sowie|and|or(?=\s\w+-))\s")
+# `and` and `or` are also the ends of words such as `operand`. They are conjunctions if the next
+# word has a hyphen, too.
+_CONJUNCTION = re.compile(r"(und|oder|bzw\.|sowie|(?:and|or)(?=\s\w+-\w))\s")
 _BROKEN_WORD = re.compile(r"[^\W_][-/]$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a

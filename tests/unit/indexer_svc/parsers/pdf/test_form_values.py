@@ -3,6 +3,7 @@
 from contextlib import closing
 
 import pypdfium2 as pdfium
+import pytest
 
 from indexer_svc.parsers.pdf import parse_pdf
 from indexer_svc.parsers.pdf.form_values import FormReader
@@ -43,6 +44,26 @@ def test_the_chosen_entry_of_a_list():
     assert values(
         form(((100, 600, 300, 620), b"/FT /Ch /Ff 131072 /Opt [(Red) (Blue)] /V (Blue)"))
     ) == ["Blue"]
+
+
+COMBO, EDITABLE_COMBO, MULTIPLE = 1 << 17, (1 << 17) + (1 << 18), 1 << 21
+
+
+@pytest.mark.parametrize(
+    ("flags", "options", "value", "expected"),
+    [
+        # What is shown counts, and not what the form sends.
+        (COMBO, b"[(r) (Red)] [(b) (Blue)]", b"(b)", ["Blue"]),
+        (0, b"[(r) (Red)] [(b) (Blue)]", b"(r)", ["Red"]),
+        (MULTIPLE, b"(Red) (Blue) (Green)", b"[(Red) (Green)]", ["Red, Green"]),
+        (MULTIPLE, b"[(r) (Red)] [(b) (Blue)]", b"[(r) (b)]", ["Red, Blue"]),
+        (EDITABLE_COMBO, b"(Red) (Blue)", b"(Own word)", ["Own word"]),
+        (COMBO, b"(Red) (Blue)", b"()", []),
+    ],
+)
+def test_the_entries_of_lists(flags, options, value, expected):
+    entries = b"/FT /Ch /Ff %d /Opt [%s] /V %s" % (flags, options, value)
+    assert values(form(((100, 600, 300, 620), entries))) == expected
 
 
 def test_boxes_to_tick():

@@ -152,10 +152,11 @@ def test_lines_below_the_cells_divide_the_rows(edges):
         ["Theft of cable", "Fence", "Guards"],
     ]
     assert item.header_rows == 1
-    # Lines across the table may divide groups of rows.
-    across = [RuledLine(50, y, 450, y) for y in (104, 146)]
-    [item] = found(table(cells[:6], XS[:3], 100), across)
-    assert len(item.rows) > 4
+    # Lines across the table may divide groups of rows, and boxes may stand beside each other.
+    for sides in ([(50, 450)], [(50, 180), (190, 450)]):
+        across = [RuledLine(*(left, y, right, y)) for y in (104, 146, 188) for left, right in sides]
+        [item] = found(table(cells[:6], XS[:3], 100), across)
+        assert len(item.rows) > 4
 
 
 def test_bold_rows_are_the_header():

@@ -27,6 +27,7 @@ from tests.support.documents.page_contents import lines, paragraph
         ("first-", "and second-class", "first- and second-class"),
         ("pre-", "or post-war", "pre- or post-war"),
         ("a hon-", "or to us", "a honor to us"),
+        ("the oper-", "and of it", "the operand of it"),
         ("Hus-", "bands", "Husbands"),
         ("see example.org/", "path", "see example.org/path"),
         ("at ftp://ftp.fu-", "berlin.de/tex", "at ftp://ftp.fu-berlin.de/tex"),
@@ -85,7 +86,7 @@ def test_the_document_decides_if_it_has_one_of_both_words():
     assert joined("the e-", "mail", words) == "the email"
     assert joined("a co-", "operative", words) == "a co-operative"
     known = Vocabulary(lines(paragraph(["a thousand miles"], 0, 10)))
-    assert joined("a thous-", "and miles", known) == "a thousand miles"
+    assert joined("a thous-", "and well-known miles", known) == "a thousand well-known miles"
 
 
 @pytest.mark.parametrize(
