@@ -107,11 +107,11 @@ def test_second_ingest_reports_all_documents_unchanged(serving, files):
 
 
 def test_failed_files_are_listed_and_the_other_files_stored(serving, tmp_path):
-    (tmp_path / "blank.txt").write_text("  \n")
+    (tmp_path / "broken.docx").write_bytes(b"no archive")
     (tmp_path / "fine.txt").write_text("fine")
     done = serving.hrag("ingest", "--tenant", "mixed", str(tmp_path), str(tmp_path / "none.md"))
     assert done.returncode == 1
-    assert re.search(r"blank\.txt: .+\n", done.stdout)
+    assert re.search(r"broken\.docx: .+\n", done.stdout)
     assert "none.md: No such file or directory" in done.stdout
     assert "1 created, 0 updated, 0 unchanged, 2 failed" in done.stdout
 
@@ -205,7 +205,7 @@ def test_collection_without_summaries_does_not_mention_them(serving):
 
 
 def test_search_in_an_empty_collection_reports_it(serving, tmp_path):
-    (tmp_path / "a.txt").write_text(" ")
+    (tmp_path / "broken.docx").write_bytes(b"no archive")
     serving.hrag("ingest", "--tenant", "empty", "--collection", "c", "--create", str(tmp_path))
     done = serving.hrag("search", "x", "--tenant", "empty", "--collection", "c")
     assert done.returncode == 0

@@ -184,8 +184,10 @@ def test_a_dry_run_reads_the_files_and_stores_nothing(run, folder, ids):
     assert lines["b.txt"]["report"]["encoding"] == "gb18030"
     assert lines["empty.md"]["outcome"] == "skipped"
     (folder / "blank.md").write_text(" ")
+    (folder / "broken.docx").write_bytes(b"no archive")
     refused = run(folder, "--dry-run", code=1).stdout
-    assert f"{folder}/blank.md: content is blank" in refused
+    assert f"  2 empty: {folder}/blank.md, {folder}/empty.md\n" in refused
+    assert f"{folder}/broken.docx: content is a text" in refused
     assert "would store 2, delete 0; 0 unchanged, 1 failed\n" in refused
 
 
