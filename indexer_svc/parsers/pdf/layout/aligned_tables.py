@@ -6,7 +6,8 @@
    (`justified_lines`).
 2. The gutters of a group are the strips that no word of nearly all its tabular rows covers. A few
    rows may cover a gutter, because a heading may span several columns. Between columns of numbers a
-   gutter may be as narrow as a space, between columns of words it may not.
+   gutter may be as narrow as a space. Between columns of words it may not, and it may be narrower
+   than others only if nearly all words after it begin at the same x.
 3. Each word goes to the column in which it lies. A piece that covers gutters is repeated in each
    column that it spans if it is in the header. Numbers never leave their row: rows are joined only
    if the lower row has no number and continues the text of the row above.
@@ -33,8 +34,12 @@ from indexer_svc.parsers.pdf.page_content import RuledLine
 _PIECE_GAP = 0.95
 _MIN_TEXT_GUTTER = 0.6
 _MIN_NUMBER_GUTTER = 0.18
+# If at least so many words, and nearly all, begin at the same x, the space before them is a gutter.
+_MIN_ALIGNED_GUTTER, _MIN_ALIGNED, _MIN_ALIGNED_SHARE = 0.36, 5, 0.9
 # Two words of one row that are so far apart are in two columns if a gutter is between them.
 _MIN_HEADER_GAP = 0.45
+# Words begin at the same x if it differs by at most so many points.
+_ALIGNED = 0.8
 # Consecutive rows of a table are at most this many font sizes apart.
 _MAX_ROW_PITCH = 3.2
 _MAX_ROWS_BETWEEN = 2
@@ -396,14 +401,51 @@ def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[floa
         if _MIN_NUMBER_GUTTER * size <= strip[1] - strip[0] < _MIN_TEXT_GUTTER * size
     ]
     edges = sorted(wide + narrow)
-    for strip in narrow:
-        at = edges.index(strip)
-        low = edges[at - 1][1] if at else float("-inf")
-        high = edges[at + 1][0] if at + 1 < len(edges) else float("inf")
-        if _are_numbers(pieces, low, strip[0]) and _are_numbers(pieces, strip[1], high):
-            wide.append(strip)
+    wide += [strip for strip in narrow if _is_narrow_gutter(pieces, strip, edges, size)]
     # A gutter that few rows have on both sides is the space beside a single long row.
     return [strip for strip in sorted(wide) if _divides(pieces, strip, max(2, count // 4))]
+
+
+def _is_narrow_gutter(
+    pieces: Sequence[Sequence[_Piece]],
+    strip: tuple[float, float],
+    edges: Sequence[tuple[float, float]],
+    size: float,
+) -> bool:
+    """Returns True if a narrow strip is a gutter. `edges` are all strips, from left to right."""
+    if strip[1] - strip[0] >= _MIN_ALIGNED_GUTTER * size and _begin_together(pieces, strip, size):
+        return True
+    at = edges.index(strip)
+    low = edges[at - 1][1] if at else float("-inf")
+    high = edges[at + 1][0] if at + 1 < len(edges) else float("inf")
+    return _are_numbers(pieces, low, strip[0]) and _are_numbers(pieces, strip[1], high)
+
+
+def _begin_together(
+    pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], size: float
+) -> bool:
+    """Returns True if the words after a strip begin at its end, whatever is before it.
+
+    The spaces before them differ: numbers after the same word begin at the same x, too. The number
+    of a line is no cell.
+    """
+    aligned = count = wide = marks = 0
+    for row in pieces:
+        words = [word for piece in row for word in piece.words]
+        before = [word for word in words if word.right <= strip[0] + 0.1]
+        after = [word.left for word in words if word.left >= strip[1] - 0.1]
+        if before and after:
+            count += 1
+            aligned += min(after) - strip[1] < _ALIGNED
+            wide += min(after) - max(word.right for word in before) >= _MIN_TEXT_GUTTER * size
+            marks += len(before) == 1 and _is_mark(before[0].text)
+    if marks > 0.5 * count:
+        return False
+    return aligned >= max(_MIN_ALIGNED, _MIN_ALIGNED_SHARE * count) and wide >= 0.3 * count
+
+
+def _is_mark(text: str) -> bool:
+    return bool(_MARKER.fullmatch(text) or _ITEM_NUMBER.fullmatch(text))
 
 
 def _are_numbers(pieces: Sequence[Sequence[_Piece]], low: float, high: float) -> bool:
@@ -438,19 +480,23 @@ def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[
         space = min((gap for gap in gaps if gap > 0), default=0.0)
         for word in words:
             at = bisect_right(middles, (word.left + word.right) / 2)
-            if before is None or (at > column and _begins_column(before, word, space)):
+            edge = gutters[at - 1][1] if at else 0.0
+            if before is None or (at > column and _begins_column(before, word, space, edge)):
                 column = at
             cells[column].append(word)
             before = word
     return cells
 
 
-def _begins_column(before: Word, word: Word, space: float) -> bool:
+def _begins_column(before: Word, word: Word, space: float, edge: float) -> bool:
     """Returns True if `word` does not continue the cell of the word before it.
 
-    `space` is the narrowest space between words of the row.
+    `space` is the narrowest space between words of the row, and `edge` is the x at which the column
+    begins.
     """
     gap = word.left - before.right
+    if gap > _MIN_ALIGNED_GUTTER * word.size and abs(word.left - edge) < _ALIGNED:
+        return True
     if gap > _MIN_TEXT_GUTTER * word.size or gap > max(_MIN_HEADER_GAP * word.size, 1.6 * space):
         return True
     return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))

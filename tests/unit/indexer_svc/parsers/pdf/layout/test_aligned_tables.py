@@ -52,6 +52,35 @@ def test_numbers_that_are_one_space_apart_are_in_different_columns():
     assert item.rows == cells
 
 
+@pytest.mark.parametrize(
+    ("gap", "rows_of", "is_divided"),
+    [
+        (4, ["Pump", "Turbine", "Valve", "Turbine", "Wire", "Basins"], True),
+        (4, ["Turbine", "Wire", "Turbine", "Valve"], False),
+        (3, ["Pump", "Turbine", "Valve", "Turbine", "Wire", "Basins"], False),
+        (4, ["Turbine"] * 6, False),  # The same word is before all words.
+    ],
+)
+def test_a_narrow_gutter_divides_words_that_begin_at_the_same_place(gap, rows_of, is_divided):
+    cells = [[part, "Acme", f"{index}.5"] for index, part in enumerate(rows_of)]
+    [item] = found(table(cells, (50, 85 + gap, 200), 100))
+    assert (len(item.rows[0]) == 3) == is_divided
+    assert [" ".join(row) for row in item.rows] == [" ".join(row) for row in cells]
+
+
+def test_the_number_of_a_line_is_in_the_cell_of_its_text():
+    numbers = ["1.", "2.", "10.", "11.", "12.", "9."]
+    cells = [[number, "Pump", str(at), "7"] for at, number in enumerate(numbers)]
+    [item] = found(table(cells, (50, 69, 200, 300), 100))
+    assert item.rows == [[f"{number} {name}", *rest] for number, name, *rest in cells]
+
+
+def test_names_that_are_a_little_more_than_a_space_apart_are_in_their_columns():
+    cells = [["Part", "Count", "Price"], *([f"x{at}", str(at), f"{at}.5"] for at in range(6))]
+    [item] = found(table(cells, (50, 150, 179), 100))
+    assert item.rows == cells
+
+
 def test_dots_that_lead_to_a_number_are_left_out():
     runs = [
         run("Burglary. . . . . . .", 50, 100),
