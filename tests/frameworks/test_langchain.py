@@ -76,6 +76,8 @@ def test_a_document_carries_its_citation_and_its_metadata(retriever):
         "section_path": [],
         "first_page": 1,
         "last_page": 2,
+        "page_unit": "page",
+        "is_recognised": False,
         "char_start": 0,
         "char_end": len(document.page_content),
     }
