@@ -128,7 +128,7 @@ class ParserProcess:
         self._is_ready = True
 
     def parse(self, request: Head, content: bytes, max_body_bytes: int, check: Check) -> ParsedFile:
-        """Sends `content` to the process and returns the parsed file.
+        """Sends `content` to the process, which must be ready, and returns the parsed file.
 
         `max_body_bytes` limits the text in the process's answer. `check` is called repeatedly
         during the wait. If the process reports that the file cannot be read, raises the reported
