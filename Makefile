@@ -108,7 +108,8 @@ test: setup
 
 # Runs the tests on each further Python of this machine, see .ci/pythons. Each property is tested with
 # fewer examples, because the versions of Python differ little in what the examples vary. With
-# PARTS=N, each Python runs one of N parts of the test modules; the time of the call chooses the part.
+# PARTS=N, each Python runs one of N parts of the test modules. The time of the call chooses the
+# part.
 PARTS = 1
 test-pythons:
 	for python in $$(.ci/pythons $(PYTHON)); do \

@@ -139,7 +139,7 @@ class ParserProcess:
         check: Check,
         on_page: Callable[[int], None] = lambda _page_count: None,
     ) -> ParsedFile:
-        """Sends `content` to the process and returns the parsed file.
+        """Sends `content` to the process, which must be ready, and returns the parsed file.
 
         `max_body_bytes` limits the text in the process's answer. `check` is called repeatedly
         during the wait. `on_page` is called before a page is recognised, with the count of the

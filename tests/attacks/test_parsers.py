@@ -211,14 +211,13 @@ def _holdings(pid: int) -> tuple[set[bytes], list[str]] | None:
 
     Returns None if the process has ended or is not confined yet.
     """
+    if not _is_confined(pid):
+        return None
     process = Path(f"/proc/{pid}")
     try:
-        is_confined = _is_confined(pid)
         environment = (process / "environ").read_bytes().split(b"\0")
         opened = [str(link.readlink()) for link in (process / "fd").iterdir()]
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    if not is_confined:
         return None
     return (
         {variable.partition(b"=")[0] for variable in environment if variable},
@@ -227,8 +226,14 @@ def _holdings(pid: int) -> tuple[set[bytes], list[str]] | None:
 
 
 def _is_confined(pid: int) -> bool:
-    """Returns True after a process has loaded its libraries and given up its rights."""
-    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    """Returns True after a process has loaded its libraries and given up its rights.
+
+    Returns False if the process has ended.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
     return "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status
 
 
