@@ -349,7 +349,7 @@ class IndexerSettings(CommonSettings):
     ocr_memory_bytes: int = _variable(
         "HRAG_OCR_MEMORY_BYTES", 2048 * MIB, ge=1024 * MIB, le=1 << 40
     )
-    ocr_timeout_s: float = _variable("HRAG_OCR_TIMEOUT_S", 60.0, ge=1, le=600)
+    ocr_timeout_s: float = _variable("HRAG_OCR_TIMEOUT_S", 120.0, ge=1, le=600)
 
     @property
     def parsers(self) -> int:

@@ -40,6 +40,8 @@ from hrag.errors import HragError
 _COMMAND = "make bench-documents DATA=folder"
 # Recognising a page takes seconds, so sets with more pages than this are not recognised.
 _MAX_RECOGNISED_PAGES = 120
+# What is found in recognised pages must not depend on the speed of the machine.
+_SETTINGS = {"HRAG_OCR_TIMEOUT_S": "600"}
 
 
 def run(options: argparse.Namespace, sets: Sequence[QualitySet]) -> Results:
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace, sets: Sequence[QualitySet]) -> Results:
     set_misses: list[dict[str, Any]] = []
     if sets:
         set_figures = FigureList(_COMMAND, {"recognised_pages": options.recognised_pages})
-        with serving(default_settings("builtin")) as client:
+        with serving(default_settings("builtin") | _SETTINGS) as client:
             left_out, set_misses = measure_sets(
                 client, sets, set_figures, _say, options.recognised_pages
             )

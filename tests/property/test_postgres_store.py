@@ -252,12 +252,7 @@ class PostgresMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    "examples",
-    [
-        20,
-        pytest.param(60, marks=(pytest.mark.slow, pytest.mark.timeout(600))),
-        pytest.param(300, marks=(pytest.mark.endurance, pytest.mark.timeout(2400))),
-    ],
+    "examples", [20, pytest.param(300, marks=(pytest.mark.endurance, pytest.mark.timeout(2400)))]
 )
 def test_the_postgresql_engine_equals_the_memory_engine_after_any_changes(
     postgres: PostgresServer, examples: int
