@@ -106,13 +106,14 @@ sync-client: setup
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark
 
-# Runs the tests on each further Python of this machine, see .ci/pythons. Each property is tested with
-# fewer examples, because the versions of Python differ little in what the examples vary. With
-# PARTS=N, each Python runs one of N parts of the test modules. The time of the call chooses the
-# part.
+# Runs the tests on each further Python of this machine, see .ci/pythons, or on the interpreters in
+# FURTHER. Each property is tested with fewer examples, because the versions of Python differ little
+# in what the examples vary. With PARTS=N, each Python runs one of N parts of the test modules. The
+# time of the call chooses the part.
 PARTS = 1
+FURTHER = $$(.ci/pythons $(PYTHON))
 test-pythons:
-	for python in $$(.ci/pythons $(PYTHON)); do \
+	for python in $(FURTHER); do \
 		PYTEST_ADDOPTS="--hypothesis-profile=few --parts=$(PARTS) --part-seed=$$(date +%s)" \
 			$(MAKE) test PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; \
 	done
