@@ -9,6 +9,7 @@ calling thread, because a confined process cannot start threads.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -58,32 +59,61 @@ def open_recogniser() -> Recognise:
         record: dict[str, dict[str, float]] = {"preprocess": {"ratio_h": 1.0, "ratio_w": 1.0}}
         try:
             crops, boxes = engine.detect_and_crop(picture, record)
-            # The boxes of sideways lines are known from the crops before they are turned upright.
-            crops, turns = engine.cls_and_rotate(crops)
-            lines = engine.recognize_txt(crops)
+            lines = _read_lines(engine, crops)
         except RapidOCRError:  # The picture has no text.
             return ()
-        if boxes.boxes is None or lines.txts is None or turns.cls_res is None:
+        if boxes.boxes is None:
             return ()
         height, width = picture.shape[:2]
         corners = map_boxes_to_original(boxes.boxes, record, height, width)
-        found = zip(lines.txts, lines.scores, corners, turns.cls_res, strict=True)
         return tuple(
-            FoundLine(
-                text.strip(),
-                _corners(box),
-                _turn(box, label, flip_score),
-                score,
-            )
-            for text, score, box, (label, flip_score) in found
-            if score >= _MIN_SCORE and text.strip()
+            FoundLine(line.text, _corners(box), _turn(box, is_flipped=line.is_flipped), line.score)
+            for line, box in zip(lines, corners, strict=True)
+            if line.score >= _MIN_SCORE and line.text
         )
 
     # RapidOCR loads a model when it is first used. A confined process cannot read its file.
     blank = np.full((64, 256, 3), 255, np.uint8)
     recognise(blank)
-    engine.recognize_txt(engine.cls_and_rotate([blank])[0])
+    _read_lines(engine, [blank])
     return recognise
+
+
+class _ReadLine(NamedTuple):
+    """The text of a line and its score from 0 to 1. `is_flipped` lines were upside down."""
+
+    text: str
+    score: float
+    is_flipped: bool
+
+
+def _read_lines(engine: rapidocr.RapidOCR, crops: list[Picture]) -> list[_ReadLine]:
+    """Returns the text of each crop, which is the picture of one line.
+
+    The second model takes some upright lines for lines that are upside down. So a line is read
+    both ways, unless it lies as most lines do, and the text with the better score is taken. Raises
+    RapidOCRError if no line has any text.
+    """
+    turned, flips = engine.cls_and_rotate(crops)
+    results = flips.cls_res or []
+    are_flipped = [label == _UPSIDE_DOWN and score > _MIN_FLIP_SCORE for label, score in results]
+    lines = [_ReadLine(*line) for line in zip(*_texts(engine, turned), are_flipped, strict=True)]
+    doubtful = [
+        number
+        for number, is_flipped in enumerate(are_flipped)
+        if 2 * are_flipped.count(is_flipped) <= len(lines)
+    ]
+    if doubtful:
+        again = [np.rot90(turned[number], 2).copy() for number in doubtful]
+        for number, text, score in zip(doubtful, *_texts(engine, again), strict=True):
+            if score > lines[number].score:
+                lines[number] = _ReadLine(text, score, not are_flipped[number])
+    return lines
+
+
+def _texts(engine: rapidocr.RapidOCR, crops: list[Picture]) -> tuple[list[str], Sequence[float]]:
+    read = engine.recognize_txt(crops)
+    return [text.strip() for text in read.txts or ()], read.scores
 
 
 def _corners(box: NDArray[np.float32]) -> tuple[Point, Point, Point, Point]:
@@ -91,11 +121,10 @@ def _corners(box: NDArray[np.float32]) -> tuple[Point, Point, Point, Point]:
     return first, second, third, fourth
 
 
-def _turn(box: NDArray[np.float32], label: str, score: float) -> int:
+def _turn(box: NDArray[np.float32], *, is_flipped: bool) -> int:
     """Returns by how many degrees the text of a box is turned counterclockwise."""
     width = max(np.linalg.norm(box[0] - box[1]), np.linalg.norm(box[2] - box[3]))
     height = max(np.linalg.norm(box[0] - box[3]), np.linalg.norm(box[1] - box[2]))
-    is_flipped = label == _UPSIDE_DOWN and score > _MIN_FLIP_SCORE
     if int(height) >= _SIDEWAYS * int(width):
         return 90 if is_flipped else 270
     return 180 if is_flipped else 0

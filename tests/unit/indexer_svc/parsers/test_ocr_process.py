@@ -78,6 +78,15 @@ def test_a_picture_is_recognised_in_any_direction(process, degrees):
     assert read_file(process, picture_file(image, "JPEG"), JPEG).text == TEXT
 
 
+@pytest.mark.parametrize("degrees", [0, 180])
+def test_a_line_that_seems_to_be_upside_down_is_read_as_the_other_lines(process, degrees):
+    """The model of RapidOCR that finds lines upside down takes the last line for one."""
+    lines = (*LINES, "| 50,000 x 384, 50 | 206 us (418) | 80 u")
+    image = printed(*lines).rotate(degrees)
+    text = read_file(process, picture_file(image, "PNG"), PNG).text
+    assert text.replace(" ", "").endswith("50|206us(418)|80u")
+
+
 def test_only_so_many_pages_of_a_file_are_recognised(process):
     blank = Image.new("L", (560, 140), 255)
     pages = [blank, printed("The last page")]
