@@ -6,8 +6,14 @@ The COMMIT of a read-only transaction is also sent without waiting, because noth
 reply. This reply is collected before the connection is used again. docs/decisions/postgres.md has
 measurements of the time that this saves.
 
-psycopg prepares a statement after some executions. It closes prepared statements by protocol
-messages, never by DEALLOCATE, which PgBouncer does not understand in transaction mode.
+psycopg prepares a statement after some executions. It closes a single prepared statement by a
+protocol message, because PgBouncer does not understand DEALLOCATE in transaction mode. It closes
+all of them by DEALLOCATE ALL, which PgBouncer understands.
+
+If a statement of a pipeline fails, the server skips the other statements of the pipeline. psycopg
+nevertheless regards those that it wanted to prepare as prepared, and each later use of them would
+fail. So after a pipeline has failed, the connection forgets and closes all prepared statements, or
+is not used again.
 """
 
 import math
@@ -31,6 +37,18 @@ Row = tuple[Any, ...]
 # A server that has not replied this long after the deadline is considered to hang, because its
 # statement_timeout should have ended the statement.
 _HANGS_AFTER_S = 1.0
+# Settings of the server or of the role that would end long maintenance, and with it everything that
+# the maintenance has done so far. The transactions of maintenance and of commands have no deadline
+# and are not limited by these settings, as those of pg_dump and of autovacuum are not.
+_NO_LIMITS = b"".join(
+    b"; SET LOCAL %s = 0" % name
+    for name in (
+        b"statement_timeout",
+        b"lock_timeout",
+        b"idle_in_transaction_session_timeout",
+        b"transaction_timeout",
+    )
+)
 _IN_TRANSACTION = (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
 
 
@@ -67,6 +85,8 @@ class Connection(psycopg.Connection[Row]):
     """The deadline of the current transaction."""
     _awaits_reply: bool = False
     """True if the reply to the last statements that `_post` sent was not collected yet."""
+    _has_failed_pipeline: bool = False
+    """True if psycopg may regard statements as prepared that the server has not prepared."""
     opened_s: float = 0.0
     """The time at which the connection was opened, by `time.monotonic`."""
     returned_s: float = 0.0
@@ -90,12 +110,15 @@ class Connection(psycopg.Connection[Row]):
     def begin(self, statement: bytes, deadline: Deadline) -> None:
         """Sends `statement`, which begins a transaction; does not wait for the reply.
 
-        Each statement of the transaction may run until `deadline`.
+        Each statement of the transaction may run until `deadline`. Without a deadline, it may run
+        as long as it needs, whatever timeouts the server has for other users.
         """
         self.deadline = deadline
         if deadline.at_s < math.inf:
             timeout_ms = max(1, math.ceil(deadline.remaining_s * 1000))
             statement += b"; SET LOCAL statement_timeout = %d" % timeout_ms
+        else:
+            statement += _NO_LIMITS
         self._post(statement)
 
     def settle(self) -> None:
@@ -145,14 +168,20 @@ class Connection(psycopg.Connection[Row]):
         self.commit()
 
     def abandon(self) -> bool:
-        """Rolls back the current transaction, if one is open; does not wait for the reply.
+        """Rolls back the current transaction, if one is open.
 
-        Returns False if the connection cannot be used any more.
+        Does not wait for the reply, unless a pipeline of the transaction has failed. Returns False
+        if the connection cannot be used any more.
         """
         try:
             self.settle()
             if self.pgconn.transaction_status in _IN_TRANSACTION:
-                self._post(b"ROLLBACK")
+                if self._has_failed_pipeline:
+                    # psycopg's own method also forgets and closes all prepared statements.
+                    self.rollback()
+                    self._has_failed_pipeline = False
+                else:
+                    self._post(b"ROLLBACK")
         except psycopg.Error:
             return False
         return self._awaits_reply or self._is_idle()
@@ -178,12 +207,16 @@ class Connection(psycopg.Connection[Row]):
         If the server does not reply in time, raises psycopg.errors.ConnectionTimeout. The caller
         must then close the connection.
         """
-        if timeout is not None or self.deadline.at_s == math.inf:
-            return super().wait(gen, interval, timeout)
+        limit_s = max(0.0, self.deadline.remaining_s) + _HANGS_AFTER_S
+        is_limited = timeout is None and limit_s < math.inf
         try:
-            return super().wait(gen, interval, max(0.0, self.deadline.remaining_s) + _HANGS_AFTER_S)
-        except _WaitTimeout:
-            raise psycopg.errors.ConnectionTimeout("the server does not answer") from None
+            return super().wait(gen, interval, limit_s if is_limited else timeout)
+        except BaseException as error:
+            if self.pgconn.pipeline_status != pq.PipelineStatus.OFF:
+                self._has_failed_pipeline = True
+            if is_limited and isinstance(error, _WaitTimeout):
+                raise psycopg.errors.ConnectionTimeout("the server does not answer") from None
+            raise
 
     def _post(self, script: bytes) -> None:
         """Sends one or more statements without waiting; `settle` collects their reply."""
@@ -192,7 +225,12 @@ class Connection(psycopg.Connection[Row]):
         self._awaits_reply = True
 
     def _is_idle(self) -> bool:
-        return self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        """Returns True if the connection is ready for the next transaction."""
+        return (
+            self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+            and self.pgconn.pipeline_status == pq.PipelineStatus.OFF
+            and not self._has_failed_pipeline
+        )
 
 
 def _check(results: list[PGresult]) -> None:

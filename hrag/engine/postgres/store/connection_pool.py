@@ -3,8 +3,8 @@
 A caller gets the idle connection that was used last, or opens a new connection. The pool has no
 background thread. While a server is down, each caller tries to connect and fails; once the server
 is up again, the next caller connects to it. If the server has closed an idle connection, for
-example by a restart, the pool notices this without a request to the server and replaces the
-connection.
+example by a restart, the pool notices this without a request to the server and replaces all idle
+connections.
 """
 
 import threading
@@ -126,11 +126,17 @@ class Pool:
                 )
 
     def _take_usable(self) -> Connection | None:
-        """Returns the most recently used idle connection that works; None if no idle one works."""
-        while (connection := self._pop_idle()) is not None:
-            if connection.is_usable(_REPLY_S) and self._answers(connection):
-                return connection
-            connection.close()
+        """Returns the most recently used idle connection; None if it does not work.
+
+        If it does not work, closes all idle connections: the server that has closed it, or does not
+        answer on it, has probably done the same with the others. Testing them one after the other
+        could take longer than the caller waits.
+        """
+        connection = self._pop_idle()
+        if connection is None or (connection.is_usable(_REPLY_S) and self._answers(connection)):
+            return connection
+        connection.close()
+        self.close_idle()
         return None
 
     def _answers(self, connection: Connection) -> bool:

@@ -18,7 +18,7 @@ from psycopg import conninfo
 from hrag.engine.postgres.store.cancellation import Canceller
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.connection_pool import DEFAULT_TIMES, ConnectionTimes, Pool
-from hrag.engine.postgres.store.failures import READ_ONLY, Conflict, error_of, translated
+from hrag.engine.postgres.store.failures import Conflict, concerns_server, error_of, translated
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, StoreUnavailable
@@ -187,7 +187,8 @@ class PostgresDatabase:
         """Runs the block with a connection of the pool.
 
         Raises the errors of hrag to which `failures` translates the errors of psycopg. After the
-        block, the connection returns to the pool, or is closed if it cannot be used any more.
+        block, the connection returns to the pool. It is closed instead if it cannot be used any
+        more, or if an error is not about a statement: such an error could repeat on it for ever.
         """
         with translated(deadline):
             connection = pool.take(deadline)
@@ -199,12 +200,13 @@ class PostgresDatabase:
             self._healthy_until_s = time.monotonic() + self._times.healthy_s
         except psycopg.Error as error:
             hrag_error = error_of(error, deadline, connection.info.user)
-            is_sound = connection.abandon() and error.sqlstate != READ_ONLY
-            if error.sqlstate == READ_ONLY:
-                # The server has become a standby. The idle connections lead to the same server, so
-                # they are closed.
+            if concerns_server(error):
+                # The server is lost, has become a standby, or gives the role too few rights. The
+                # idle connections lead to the same server and have the same role.
                 for idle_pool in (self._pool, self._check_pool):
                     idle_pool.close_idle()
+            elif hrag_error is not None:
+                is_sound = connection.abandon()
             if hrag_error is None:
                 raise
             raise hrag_error from error

@@ -26,8 +26,10 @@ SCHEMA = "hrag"
 _SCHEMA_NAME = re.compile(rf"\b{SCHEMA}\b")
 
 # PostgreSQL's condition read_only_sql_transaction: the server has become a standby.
-READ_ONLY = "25006"
+_READ_ONLY = "25006"
 _QUERY_CANCELED = "57014"
+# PostgreSQL's condition lock_not_available: a statement reached the server's lock_timeout.
+_LOCK_NOT_AVAILABLE = "55P03"
 _INSUFFICIENT_PRIVILEGE = "42501"
 # PostgreSQL's condition character_not_in_repertoire: a text contains NUL. If psycopg detects the
 # NUL before it sends the text, its error has no SQLSTATE.
@@ -41,7 +43,7 @@ _UNAVAILABLE = frozenset(
         # The server shuts down, starts, dropped the database, or ended an idle session.
         *("57P01", "57P02", "57P03", "57P04", "57P05"),
         # The server is read-only, or it ended an idle or long transaction.
-        *(READ_ONLY, "25P03", "25P04"),
+        *(_READ_ONLY, "25P03", "25P04"),
         # The role, the password or the database is wrong.
         *("28000", "28P01", "3D000"),
         # The server's disk or one of its files failed.
@@ -93,7 +95,7 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     database user.
     """
     sqlstate = error.sqlstate or (_NO_TEXT if isinstance(error, psycopg.DataError) else "")
-    if sqlstate == _QUERY_CANCELED:
+    if sqlstate in (_QUERY_CANCELED, _LOCK_NOT_AVAILABLE):
         return _cancellation_error(error, deadline)
     if sqlstate == _INSUFFICIENT_PRIVILEGE:
         return StoreUnavailable(f"the role {role} lacks a right: {_message(error)}")
@@ -101,20 +103,29 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
         return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
-    if (
+    return _unavailable_error(error, deadline) if concerns_server(error) else None
+
+
+def concerns_server(error: psycopg.Error) -> bool:
+    """Returns True if an error is about the server, the connection or the role.
+
+    Other transactions on the same server would probably fail too. Returns False if the error is
+    about the statement or its transaction alone.
+    """
+    sqlstate = error.sqlstate or ""
+    return (
         sqlstate in _UNAVAILABLE
+        or sqlstate == _INSUFFICIENT_PRIVILEGE
         or sqlstate.startswith(_CONNECTION_CLASS)
         or _is_connection_error(error)
-    ):
-        return _unavailable_error(error, deadline)
-    return None
+    )
 
 
 def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     """Returns the error for a statement that was cancelled.
 
-    The statement reached its timeout, its caller no longer waits, or another session of the
-    database cancelled it.
+    The statement reached its timeout or a timeout of the server, its caller no longer waits, or
+    another session of the database cancelled it.
     """
     if deadline.remaining_s <= _CLOCKS_DIFFER_S:
         return DeadlineExceeded("the deadline passed while PostgreSQL was working")

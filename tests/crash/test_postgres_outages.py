@@ -1,0 +1,102 @@
+"""After an outage of PostgreSQL, no connection stays in a wrong state, and no call fails.
+
+An outage can happen at each statement of each call. A few seeded outages are tested by default, all
+of them and a thousand in total in the group `endurance`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.crash.postgres_calls import CALLS
+from tests.crash.postgres_outages import QUICK, SLOW, Kind, Site, site
+from tests.support.servers.postgres_server import PostgresServer, why_not
+
+pytestmark = pytest.mark.postgres
+
+_SEED = 20_261_126
+_FEW = 60
+_MANY = 1000
+# In the long run, one of this many outages is a slow one.
+_SLOW_EVERY = 12
+
+
+@dataclass
+class OutageRun:
+    """Causes outages at one site, each at a statement of a call, and verifies that calls succeed."""
+
+    site: Site
+    seed: int
+    outages: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed)
+
+    def run(self, name: str, kind_name: str, kind: Kind, at: int | None = None) -> None:
+        """Causes an outage in the call `name`, at its statement `at` or at a random one."""
+        # The statements of the call are new to the connection, are about to be prepared, or are
+        # prepared.
+        for _ in range(self._draw.randrange(3)):
+            CALLS[name](self.site.direct)
+        if at is None:
+            at = 1 + self._draw.randrange(self.site.count_points(name, kind))
+        try:
+            happened = self.site.interrupt(name, kind, at)
+            self.site.verify(name, kind, self._draw.choice(list(CALLS)))
+        except BaseException as error:
+            error.add_note(f"seed {self.seed}, {kind_name} at statement {at} of {name}")
+            raise
+        if happened:
+            self.outages[kind_name] += 1
+            self.calls[name] += 1
+
+
+@pytest.fixture
+def outage_site() -> Iterator[Site]:
+    if problem := why_not():
+        pytest.skip(problem)
+    with closing(PostgresServer()) as server, site(server, server.dsn()) as built:
+        yield built
+
+
+def test_a_few_outages_leave_no_connection_in_a_wrong_state(outage_site: Site) -> None:
+    """Each call is interrupted several times, and each quick kind of outage occurs."""
+    run = OutageRun(outage_site, _SEED)
+    draw = random.Random(_SEED)
+    kinds = [*QUICK] * (_FEW // len(QUICK) + 1)
+    names = [*CALLS] * (_FEW // len(CALLS) + 1)
+    draw.shuffle(names)
+    for name, kind in zip(names, kinds[:_FEW], strict=False):
+        run.run(name, kind, QUICK[kind])
+    assert run.outages.keys() == QUICK.keys()
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(3600)
+def test_a_thousand_outages_at_all_statements_leave_no_connection_in_a_wrong_state(
+    outage_site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    draw, run = random.Random(seed), OutageRun(outage_site, seed)
+    points = [
+        (name, at)
+        for name in CALLS
+        for at in range(1, 1 + outage_site.count_points(name, QUICK["cancelled"]))
+    ]
+    draw.shuffle(points)
+    try:
+        while run.outages.total() < _MANY or points:
+            name, at = points.pop() if points else (draw.choice(list(CALLS)), None)
+            kinds = SLOW if draw.randrange(_SLOW_EVERY) == 0 else QUICK
+            kind = draw.choice(list(kinds))
+            run.run(name, kind, kinds[kind], at)
+    finally:
+        with capsys.disabled():
+            print(f"\nseed {seed}: {run.outages.total()} outages: {dict(run.outages)}")  # noqa: T201 - a run reports its figures
+    assert run.outages.keys() == QUICK.keys() | SLOW.keys()
+    assert run.calls.keys() == CALLS.keys()
