@@ -144,13 +144,19 @@ class Site:
         self.proxy.complete()
         while self._frozen:
             os.kill(self._frozen.pop(), signal.SIGCONT)
+        if not self.is_connected():
+            self.admin.close()
+            until(self._can_connect)
+
+    def is_connected(self) -> bool:
+        """Returns True if the administrator's connection works."""
         try:
             self.admin.execute("SELECT 1")
         except psycopg.OperationalError:
-            self.admin.close()
-            until(self._is_connected)
+            return False
+        return True
 
-    def _is_connected(self) -> bool:
+    def _can_connect(self) -> bool:
         try:
             self._connect()
         except psycopg.OperationalError:
@@ -333,8 +339,9 @@ def _freezes(site: Site, connection: Connection) -> None:
 
 def _crashes(site: Site, connection: Connection) -> None:
     """Kills the server's process of this connection, after which the server restarts itself."""
-    with suppress(ProcessLookupError):
-        os.kill(_pid(connection), signal.SIGKILL)
+    os.kill(_pid(connection), signal.SIGKILL)
+    # The server ends all other sessions before it restarts.
+    until(lambda: not site.is_connected())
 
 
 def _restarts(end: Callable[[PostgresServer], None]) -> Kind:

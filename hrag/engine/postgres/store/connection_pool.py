@@ -70,6 +70,7 @@ class Pool:
         self._permits = threading.BoundedSemaphore(max_connections)
         self._idle: deque[Connection] = deque()
         self._is_closed = False
+        self._replaced_s = 0.0
 
     def take(self, deadline: Deadline) -> Connection:
         """Returns a connection, outside of any transaction, for the exclusive use of the caller.
@@ -93,24 +94,28 @@ class Pool:
         False, which means that the connection cannot be used any more.
         """
         now_s = time.monotonic()
-        if is_sound and not self._is_closed and now_s - connection.opened_s < _MAX_AGE_S:
+        oldest_s = max(self._replaced_s, now_s - _MAX_AGE_S)
+        if is_sound and not self._is_closed and connection.opened_s > oldest_s:
             connection.returned_s = now_s
             self._idle.append(connection)
         else:
             connection.close()
         self._permits.release()
         if self._is_closed:
-            self.close_idle()
+            self._close_idle()
 
-    def close_idle(self) -> None:
-        """Closes the idle connections."""
-        while (connection := self._pop_idle()) is not None:
-            connection.close()
+    def replace_all(self) -> None:
+        """Closes the idle connections now, and each connection in use when it is given back.
+
+        Later callers get new connections.
+        """
+        self._replaced_s = time.monotonic()
+        self._close_idle()
 
     def close(self) -> None:
-        """Closes the idle connections now, and each connection in use when it is given back."""
+        """Closes the connections as `replace_all` does. Later callers get no connection."""
         self._is_closed = True
-        self.close_idle()
+        self._close_idle()
 
     def _wait_for_permit(self, deadline: Deadline) -> None:
         if self._is_closed:
@@ -136,7 +141,7 @@ class Pool:
         if connection is None or (connection.is_usable(_REPLY_S) and self._answers(connection)):
             return connection
         connection.close()
-        self.close_idle()
+        self._close_idle()
         return None
 
     def _answers(self, connection: Connection) -> bool:
@@ -152,6 +157,10 @@ class Pool:
         except psycopg.Error:
             return False
         return True
+
+    def _close_idle(self) -> None:
+        while (connection := self._pop_idle()) is not None:
+            connection.close()
 
     def _pop_idle(self) -> Connection | None:
         """Removes and returns the most recently used idle connection; None if none is idle."""

@@ -18,7 +18,13 @@ from psycopg import conninfo
 from hrag.engine.postgres.store.cancellation import Canceller
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.connection_pool import DEFAULT_TIMES, ConnectionTimes, Pool
-from hrag.engine.postgres.store.failures import Conflict, concerns_server, error_of, translated
+from hrag.engine.postgres.store.failures import (
+    Conflict,
+    error_of,
+    is_of_server,
+    is_of_statement,
+    translated,
+)
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, StoreUnavailable
@@ -200,13 +206,11 @@ class PostgresDatabase:
             self._healthy_until_s = time.monotonic() + self._times.healthy_s
         except psycopg.Error as error:
             hrag_error = error_of(error, deadline, connection.info.user)
-            if concerns_server(error):
-                # The server is lost, has become a standby, or gives the role too few rights. The
-                # idle connections lead to the same server and have the same role.
-                for idle_pool in (self._pool, self._check_pool):
-                    idle_pool.close_idle()
-            elif hrag_error is not None:
-                is_sound = connection.abandon()
+            is_sound = is_of_statement(error) and connection.abandon()
+            if is_of_server(error):
+                # The other connections lead to the same server.
+                self._pool.replace_all()
+                self._check_pool.replace_all()
             if hrag_error is None:
                 raise
             raise hrag_error from error

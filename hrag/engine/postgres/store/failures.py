@@ -40,16 +40,16 @@ _UNAVAILABLE = frozenset(
     {
         # The server lacks resources, memory, connections or space for temporary files.
         *("53000", "53200", "53300", "53400"),
-        # The server shuts down, starts, dropped the database, or ended an idle session.
-        *("57P01", "57P02", "57P03", "57P04", "57P05"),
-        # The server is read-only, or it ended an idle or long transaction.
-        *(_READ_ONLY, "25P03", "25P04"),
+        # The server ended an idle session, an idle transaction, or a long transaction.
+        *("57P05", "25P03", "25P04"),
         # The role, the password or the database is wrong.
         *("28000", "28P01", "3D000"),
         # The server's disk or one of its files failed.
         *("58000", "58030", "58P01"),
     }
 )
+# The server is read-only, shuts down, starts, has crashed, or dropped the database.
+_SERVER_LOST = frozenset({_READ_ONLY, "57P01", "57P02", "57P03", "57P04"})
 _CONNECTION_CLASS = "08"
 # The server measures statement_timeout with its own clock. So a statement may reach its timeout up
 # to this long before its deadline by the clock of this process.
@@ -71,6 +71,7 @@ _ERROR_BY_SQLSTATE: dict[str, type[HragError]] = {
     "XX002": DataLoss,
 }
 """The class of hrag's error for an SQLSTATE; the error has the message of the server."""
+_OF_STATEMENTS = _MISSING.union(_ERROR_BY_SQLSTATE, {_QUERY_CANCELED, _LOCK_NOT_AVAILABLE})
 
 
 @contextmanager
@@ -94,7 +95,7 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     `deadline` is the deadline of the caller whose statement failed. `role` is the name of the
     database user.
     """
-    sqlstate = error.sqlstate or (_NO_TEXT if isinstance(error, psycopg.DataError) else "")
+    sqlstate = _sqlstate(error)
     if sqlstate in (_QUERY_CANCELED, _LOCK_NOT_AVAILABLE):
         return _cancellation_error(error, deadline)
     if sqlstate == _INSUFFICIENT_PRIVILEGE:
@@ -103,19 +104,28 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
         return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
-    return _unavailable_error(error, deadline) if concerns_server(error) else None
+    if sqlstate in _UNAVAILABLE or is_of_server(error):
+        return _unavailable_error(error, deadline)
+    return None
 
 
-def concerns_server(error: psycopg.Error) -> bool:
-    """Returns True if an error is about the server, the connection or the role.
+def is_of_statement(error: psycopg.Error) -> bool:
+    """Returns True if the next transaction on the same connection has no reason to fail too.
 
-    Other transactions on the same server would probably fail too. Returns False if the error is
-    about the statement or its transaction alone.
+    Returns False if the error is about the connection, the server or the role, and if its cause is
+    unknown. Such an error might repeat on the connection for ever.
     """
-    sqlstate = error.sqlstate or ""
+    return _sqlstate(error) in _OF_STATEMENTS
+
+
+def is_of_server(error: psycopg.Error) -> bool:
+    """Returns True if other connections to the same server probably fail too.
+
+    The server or the network is lost, or the server has become a standby.
+    """
+    sqlstate = _sqlstate(error)
     return (
-        sqlstate in _UNAVAILABLE
-        or sqlstate == _INSUFFICIENT_PRIVILEGE
+        sqlstate in _SERVER_LOST
         or sqlstate.startswith(_CONNECTION_CLASS)
         or _is_connection_error(error)
     )
@@ -149,6 +159,14 @@ def _is_connection_error(error: psycopg.Error) -> bool:
     # statement of the same pipeline has failed.
     is_aborted = isinstance(error, psycopg.errors.PipelineAborted)
     return isinstance(error, psycopg.OperationalError) and not error.sqlstate and not is_aborted
+
+
+def _sqlstate(error: psycopg.Error) -> str:
+    """Returns the SQLSTATE of an error; empty if it has none.
+
+    If psycopg itself detects that a text contains NUL, returns the SQLSTATE of the server for this.
+    """
+    return error.sqlstate or (_NO_TEXT if isinstance(error, psycopg.DataError) else "")
 
 
 def _names_hrag_schema(error: psycopg.Error) -> bool:
