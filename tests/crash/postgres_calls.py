@@ -227,6 +227,14 @@ class Calls:
     def check(self) -> None:
         assert check(self.database).problems == ()
 
+    def assert_complete(self) -> None:
+        """Fails unless the tables are sound, and a search finds each leaf exactly once."""
+        self.check()
+        for name in (LARGE, SMALL):
+            leaves = self.writer.status(self._open(name)).leaf_count
+            with self.reader.snapshot(TENANT, name) as snapshot:
+                assert len(find(snapshot, query_vector(4), 1000).passages) == leaves
+
     def finish(self) -> None:
         """Completes all maintenance that was interrupted. Fails if something remains."""
         self.maintain()
@@ -237,7 +245,7 @@ class Calls:
         with self.database.read() as connection:
             for table in ("deleted_collections", "unused_homes"):
                 assert connection.execute(f"SELECT * FROM hrag.{table}").fetchall() == []
-        self.check()
+        self.assert_complete()
 
 
 Call = Callable[[Calls], None]

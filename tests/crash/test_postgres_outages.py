@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.crash.postgres_calls import CALLS
+from tests.crash.postgres_calls import CALLS, MAINTENANCE
 from tests.crash.postgres_outages import QUICK, SLOW, Kind, Site, site
 from tests.support.servers.postgres_server import PostgresServer, why_not
 
@@ -56,6 +56,21 @@ class OutageRun:
             self.calls[name] += 1
 
 
+    def interrupt_maintenance(self, every: int) -> None:
+        """Ends maintenance at every `every`-th exchange with the server, and continues it.
+
+        Fails unless the store is sound after each interruption, and all work is completed later.
+        """
+        kinds = [name for name, kind in QUICK.items() if kind.at_waits]
+        for name in MAINTENANCE:
+            exchanges = self.site.count_points(name, QUICK[kinds[0]])
+            for at in range(1 + self._draw.randrange(every), 1 + exchanges, every):
+                kind = self._draw.choice(kinds)
+                self.run(name, kind, QUICK[kind], at)
+                self.site.direct.assert_complete()
+            self.site.direct.finish()
+
+
 @pytest.fixture
 def outage_site() -> Iterator[Site]:
     if problem := why_not():
@@ -74,6 +89,25 @@ def test_a_few_outages_leave_no_connection_in_a_wrong_state(outage_site: Site) -
     for name, kind in zip(names, kinds[:_FEW], strict=False):
         run.run(name, kind, QUICK[kind])
     assert run.outages.keys() == QUICK.keys()
+
+
+def test_maintenance_that_ends_at_some_steps_is_completed_later(outage_site: Site) -> None:
+    run = OutageRun(outage_site, _SEED)
+    run.interrupt_maintenance(every=40)
+    assert run.calls.keys() <= set(MAINTENANCE)
+    assert run.outages.total() >= len(MAINTENANCE)
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(1800)
+def test_maintenance_that_ends_at_any_step_is_completed_later(
+    outage_site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = OutageRun(outage_site, random.SystemRandom().randrange(1 << 32))
+    run.interrupt_maintenance(every=1)
+    assert run.calls.keys() == set(MAINTENANCE)
+    with capsys.disabled():
+        print(f"\nseed {run.seed}: maintenance was ended {dict(run.calls)}")  # noqa: T201 - a run reports its figures
 
 
 @pytest.mark.endurance

@@ -69,6 +69,8 @@ class PostgresServer:
         is_durable: bool = False,
         primary: "PostgresServer | None" = None,
         settings: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        wal_folder: Path | None = None,
     ) -> None:
         """Creates a data folder and starts the server.
 
@@ -76,9 +78,12 @@ class PostgresServer:
         `new_database`; without `prepare`, new databases are empty. Commits survive a crash of the
         machine only if `is_durable` is true. They always survive a kill of the server, because the
         kernel has the data that the server has written. `settings` replaces the settings for small
-        databases; WAL files then have their usual size.
+        databases; WAL files then have their usual size. The server's files are below `folder`, by
+        default the folder of temporary files, and its WAL files below `wal_folder`, by default
+        among the others. All users of the machine must be able to enter these folders.
         """
-        self.home = Path(mkdtemp(prefix="hrag-postgres-"))
+        self.home = Path(mkdtemp(prefix="hrag-postgres-", dir=folder))
+        self._wal_home = wal_folder and Path(mkdtemp(prefix="hrag-wal-", dir=wal_folder))
         self._prepare = prepare
         self._is_durable = is_durable
         self._settings = settings
@@ -103,6 +108,11 @@ class PostgresServer:
         """The process id of the postmaster, while it runs."""
         assert self._server is not None
         return self._server.pid
+
+    @property
+    def is_running(self) -> bool:
+        """True until the server ends, also if it ends by itself."""
+        return self._server is not None and self._server.poll() is None
 
     @property
     def binaries(self) -> Path:
@@ -227,7 +237,9 @@ class PostgresServer:
         The server removes its shared memory, which a killed server cannot do.
         """
         self._end(signal.SIGQUIT)
-        shutil.rmtree(self.home, ignore_errors=True)
+        for home in (self.home, self._wal_home):
+            if home is not None:
+                shutil.rmtree(home, ignore_errors=True)
 
     def _end(self, with_signal: signal.Signals) -> None:
         if self._server is not None:
@@ -256,6 +268,9 @@ class PostgresServer:
         # The server's built-in C.UTF-8 makes it independent of the machine's locales.
         initdb += ["--encoding=utf8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         initdb += ["--locale=C", "--no-instructions", "--auth=trust", f"--pwfile={password}"]
+        if self._wal_home is not None:
+            unprivileged(self._wal_home)
+            initdb.append(f"--waldir={self._wal_home / 'wal'}")
         if self._settings is None:
             # WAL files have 1 MB. With the usual 16 MB, they would fill a small temporary folder.
             initdb += ["--wal-segsize=1"]

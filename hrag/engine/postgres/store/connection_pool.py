@@ -3,8 +3,8 @@
 A caller gets the idle connection that was used last, or opens a new connection. The pool has no
 background thread. While a server is down, each caller tries to connect and fails; once the server
 is up again, the next caller connects to it. If the server has closed an idle connection, for
-example by a restart, the pool notices this without a request to the server and replaces all idle
-connections.
+example by a restart, the pool notices this without a request to the server and replaces the
+connection.
 """
 
 import threading
@@ -22,6 +22,8 @@ from hrag.values.errors import StoreUnavailable, TooBusy
 _POLL_S = 0.05
 _REPLY_S = 1.0
 """The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
+_AT_ONCE_S = 0.01
+"""A reply that has arrived is read in this time."""
 # A connection of this age is closed and replaced by a new one. The reason is that readers connect
 # to a server far away while the nearest server is down. A new connection leads to the nearest
 # server again.
@@ -131,17 +133,20 @@ class Pool:
                 )
 
     def _take_usable(self) -> Connection | None:
-        """Returns the most recently used idle connection; None if it does not work.
+        """Returns the most recently used idle connection that works; None if no idle one works.
 
-        If it does not work, closes all idle connections: the server that has closed it, or does not
-        answer on it, has probably done the same with the others. Testing them one after the other
-        could take longer than the caller waits.
+        Waits only for one of them, because otherwise the test of all connections to a server that
+        does not answer could take longer than the caller waits.
         """
-        connection = self._pop_idle()
-        if connection is None or (connection.is_usable(_REPLY_S) and self._answers(connection)):
-            return connection
-        connection.close()
-        self._close_idle()
+        reply_s = _REPLY_S
+        while (connection := self._pop_idle()) is not None:
+            if connection.is_usable(reply_s):
+                if self._answers(connection):
+                    return connection
+                # The other connections were idle even longer.
+                self._close_idle()
+            connection.close()
+            reply_s = _AT_ONCE_S
         return None
 
     def _answers(self, connection: Connection) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -56,6 +57,35 @@ def test_statements_stay_prepared_and_old_ones_are_closed(pooled: str, opened: O
     numbers = range(130 * 6 * 4)
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(compute, numbers)) == [n + n % 130 for n in numbers]
+
+
+def test_after_failed_pipelines_no_statement_is_missing(pooled: str, opened: Open) -> None:
+    """hrag then closes all prepared statements, by DEALLOCATE ALL."""
+    database = opened(pooled, connections=4)
+
+    def use(number: int) -> None:
+        fails = number % 7 == 6
+        try:
+            with database.read() as connection, connection.pipeline():
+                divided = connection.execute("SELECT 1 / %s::int", (0 if fails else 1,))
+                connection.execute(f"SELECT {number % 5} + %s::int", (1,))
+                assert divided.fetchall() == [(1,)]
+        except psycopg.errors.DivisionByZero:
+            assert fails
+
+    def wait(number: int) -> None:
+        fails = number % 7 == 6
+        try:
+            with database.read(Deadline.after(0.1)) as connection, connection.pipeline():
+                connection.execute("SELECT pg_sleep(%s)", (60.0 if fails else 0.0,))
+                connection.execute(f"SELECT {number % 5} + %s::int", (1,))
+        except DeadlineExceeded:
+            assert fails
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(use, range(300)))
+        list(threads.map(wait, range(60)))
+        list(threads.map(use, range(300)))
 
 
 def test_settings_of_a_transaction_do_not_affect_the_next_one(pooled: str, opened: Open) -> None:
