@@ -69,6 +69,7 @@ class Load:
         self._retriever = retriever_pb2_grpc.RetrieverServiceStub(to_retriever)
         self._numbers = count(1)
         self._stop = threading.Event()
+        self._calling = [threading.Lock() for _ in range(_THREADS)]
         self.codes: Counter[grpc.StatusCode] = Counter()
 
     def calls(self) -> list[Callable[[float], Any]]:
@@ -115,10 +116,19 @@ class Load:
         while not self._stop.is_set():
             for number, call in enumerate(self.calls()):
                 try:
-                    call(_TIMEOUTS_S[(number + thread) % len(_TIMEOUTS_S)])
+                    with self._calling[thread]:
+                        call(_TIMEOUTS_S[(number + thread) % len(_TIMEOUTS_S)])
                 except grpc.RpcError as error:
                     self.codes[error.code()] += 1
                     assert error.code() in _TEMPORARY | _CONSEQUENCES, error
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Makes no call inside the block: a fork during a call of gRPC may crash the new process."""
+        with ExitStack() as locks:
+            for calling in self._calling:
+                locks.enter_context(calling)
+            yield
 
     def assert_served(self) -> None:
         """Fails unless all calls succeed, on all connections and as often as it takes."""
@@ -150,19 +160,22 @@ def _alias(request: Any, number: int, **fields: Any) -> Any:
 class Outages:
     """The kinds of outages of one server, which has the database of `dsn`."""
 
-    def __init__(self, server: PostgresServer, dsn: str) -> None:
-        self._server, self._dsn = server, dsn
+    def __init__(self, server: PostgresServer, dsn: str, load: Load) -> None:
+        self._server, self._dsn, self._load = server, dsn, load
         self._database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
 
     def stopped(self) -> None:
         self._server.stop()
-        time.sleep(_OUTAGE_S)
-        self._server.start()
+        self._start_later()
 
     def killed(self) -> None:
         self._server.kill()
+        self._start_later()
+
+    def _start_later(self) -> None:
         time.sleep(_OUTAGE_S)
-        self._server.start()
+        with self._load.paused():
+            self._server.start()
 
     def frozen(self) -> None:
         with self._server.frozen():
@@ -228,7 +241,8 @@ def _outages(
 ) -> Counter[grpc.StatusCode]:
     """Causes outages under load; returns the codes with which calls ended during them."""
     with running(data_dir, _SETTINGS) as services, ExitStack() as channels:
-        load, outages = Load(services, channels), Outages(server, dsn_of(data_dir))
+        load = Load(services, channels)
+        outages = Outages(server, dsn_of(data_dir), load)
         services.client.ingest(_TENANT, Document("Dogs bark.", "kept"))
         load.assert_served()
         for kind in kinds:

@@ -249,7 +249,8 @@ class PostgresServer:
 
     def _is_ready(self) -> bool:
         assert self._server is not None
-        assert self._server.poll() is None, f"PostgreSQL has ended:\n{self.log}"
+        code = self._server.poll()
+        assert code is None, f"PostgreSQL has ended with the code {code}:\n{self.log}"
         try:
             self.connect().close()
         except psycopg.OperationalError:
