@@ -128,6 +128,10 @@ class Site:
             CALLS[name](calls)
         CALLS[more](calls)
 
+    def close(self) -> None:
+        """Closes the administrator's connection."""
+        self.admin.close()
+
     # What the kinds of outages need.
 
     def leave(self) -> None:
@@ -180,7 +184,7 @@ def site(server: PostgresServer, dsn: str) -> Iterator[Site]:
         calls = Calls(direct)
         calls.fill()
         built = Site(server, calls, calls.through(proxied), proxy, dsn)
-        stack.callback(lambda: built.admin.close())
+        stack.callback(built.close)
         yield built
         calls.finish()
 
@@ -273,7 +277,7 @@ class Kind:
 
     `deadline_s` is the time for which the caller waits. Maintenance has a caller only if the outage
     `needs_caller`. With `at_waits`, the outage can happen before each exchange with the server, not
-    only before statements. `raises` are errors that the call may raise in addition to those of hrag.
+    only before statements. The call may raise errors of hrag, and those in `raises`.
     """
 
     act: Callable[[Site, Connection], None]
@@ -327,7 +331,7 @@ def _is_ended_by_an_administrator(site: Site, connection: Connection) -> None:
 
 
 def _pid(connection: Connection) -> int:
-    """Returns the id of the server's process; never 0, which means the process group of the test."""
+    """Returns the id of the server's process; never 0, which means the test's process group."""
     pid = connection.pgconn.backend_pid
     assert pid > 0
     return pid

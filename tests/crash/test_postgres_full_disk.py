@@ -114,6 +114,7 @@ def test_a_full_disk_refuses_documents_and_serves_searches() -> None:
         full.assert_served()
 
 
+@pytest.mark.slow
 def test_a_server_that_a_full_disk_has_ended_is_used_again_when_it_is_back() -> None:
     with _on_small_disk(has_wal=True) as full:
         full.put()

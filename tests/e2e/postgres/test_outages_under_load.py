@@ -115,16 +115,18 @@ class Load:
     def _work(self, thread: int) -> None:
         while not self._stop.is_set():
             for number, call in enumerate(self.calls()):
+                timeout_s = _TIMEOUTS_S[(number + thread) % len(_TIMEOUTS_S)]
                 try:
                     with self._calling[thread]:
-                        call(_TIMEOUTS_S[(number + thread) % len(_TIMEOUTS_S)])
+                        call(timeout_s)
                 except grpc.RpcError as error:
                     self.codes[error.code()] += 1
-                    assert error.code() in _TEMPORARY | _CONSEQUENCES, error
+                    if error.code() not in _TEMPORARY | _CONSEQUENCES:
+                        raise
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Makes no call inside the block: a fork during a call of gRPC may crash the new process."""
+        """Makes no call inside the block, because forks during calls may crash the new process."""
         with ExitStack() as locks:
             for calling in self._calling:
                 locks.enter_context(calling)

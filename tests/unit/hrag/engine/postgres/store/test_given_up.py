@@ -166,9 +166,14 @@ def test_after_a_failed_pipeline_the_connection_stays_and_the_server_has_no_stat
             _with_two_statements(connection, fails=False)
     assert value(single, _PREPARED) == 2
     before = pid(single)
-    with pytest.raises(StoreUnavailable), single.read() as connection, connection.pipeline():
-        connection.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)")
-        connection.execute("SELECT 2 + %s::int", (1,))
+
+    def use() -> None:
+        with single.read() as connection, connection.pipeline():
+            connection.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)")
+            connection.execute("SELECT 2 + %s::int", (1,))
+
+    with pytest.raises(StoreUnavailable):
+        use()
     assert value(single, _PREPARED) == 0
     assert pid(single) == before
 
@@ -180,9 +185,14 @@ def test_an_error_of_the_caller_costs_neither_the_connection_nor_its_statements(
         with single.read() as connection:
             _with_two_statements(connection, fails=False)
     before = pid(single)
-    with pytest.raises(DocumentNotFound), single.write() as connection:
-        _with_two_statements(connection, fails=False)
-        raise DocumentNotFound("no such document")
+
+    def use() -> None:
+        with single.write() as connection:
+            _with_two_statements(connection, fails=False)
+            raise DocumentNotFound("no such document")
+
+    with pytest.raises(DocumentNotFound):
+        use()
     assert value(single, _PREPARED) == 2
     assert pid(single) == before
 
@@ -237,11 +247,16 @@ def test_after_one_call_has_failed_on_a_silent_network_no_other_call_fails(
     proxied: PostgresDatabase, proxy: TcpProxy
 ) -> None:
     """All idle connections lead to the server that has disappeared."""
+
+    def call() -> None:
+        with proxied.read(Deadline.after(0.1)) as connection:
+            connection.execute("SELECT 1")
+            proxy.silence()
+            connection.execute("SELECT 1")
+
     take_all(proxied, 6)
-    with pytest.raises(DeadlineExceeded), proxied.read(Deadline.after(0.1)) as connection:
-        connection.execute("SELECT 1")
-        proxy.silence()
-        connection.execute("SELECT 1")
+    with pytest.raises(DeadlineExceeded):
+        call()
     take_all(proxied, 6)
 
 
@@ -272,12 +287,17 @@ def test_a_connection_that_the_network_ends_is_replaced(
 def test_a_connection_that_ends_within_a_message_is_replaced(
     proxied: PostgresDatabase, proxy: TcpProxy, resets: bool
 ) -> None:
-    for after_bytes in (1, 50, 100, 150, 200, 300, 1000, 20_000):
-        with pytest.raises(StoreUnavailable), proxied.read() as connection:
+
+    def call(cut_after_bytes: int) -> None:
+        with proxied.read() as connection:
             connection.execute("SELECT 1")
-            proxy.cut(resets=resets, after_bytes=after_bytes)
+            proxy.cut(resets=resets, after_bytes=cut_after_bytes)
             for _ in range(10):
                 connection.execute("SELECT %s::text", ("x" * 2000,)).fetchall()
+
+    for after_bytes in (1, 50, 100, 150, 200, 300, 1000, 20_000):
+        with pytest.raises(StoreUnavailable):
+            call(after_bytes)
         assert value(proxied, "SELECT 7") == 7
 
 
@@ -311,12 +331,15 @@ def test_a_copy_that_ends_early_leaves_a_working_connection(
             is_waiting.clear()
             time.sleep(0.1)
 
-    for last in (0, 1, 1000, 1999):
+    def copy(last_row: int) -> None:
         is_waiting.set()
-        deadline = Deadline.after(60, is_waiting.is_set)
-        with pytest.raises(HragError), single.write(deadline) as connection:
-            _copy_rows(connection, lambda row: end(connection) if row == last else None)  # noqa: B023 - it is called in this iteration
+        with single.write(Deadline.after(60, is_waiting.is_set)) as connection:
+            _copy_rows(connection, lambda row: end(connection) if row == last_row else None)
             connection.execute("SELECT pg_sleep(60)")
+
+    for last_row in (0, 1, 1000, 1999):
+        with pytest.raises(HragError):
+            copy(last_row)
         for _ in range(2):
             with single.write() as connection:
                 _copy_rows(connection, lambda _: None)
