@@ -37,9 +37,9 @@ Row = tuple[Any, ...]
 # A server that has not replied this long after the deadline is considered to hang, because its
 # statement_timeout should have ended the statement.
 _HANGS_AFTER_S = 1.0
-# Settings of the server or of the role that would end long maintenance, and with it everything that
-# the maintenance has done so far. The transactions of maintenance and of commands have no deadline
-# and are not limited by these settings, as those of pg_dump and of autovacuum are not.
+# These settings of the server or the role would end long maintenance again and again, each time
+# before it is complete. Maintenance and commands have no deadline, so they turn the settings off for
+# their transactions, as pg_dump does.
 _NO_LIMITS = b"".join(
     b"; SET LOCAL %s = 0" % name
     for name in (
