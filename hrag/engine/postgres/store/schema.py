@@ -108,8 +108,8 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
             if after == migration.version - 1:
                 _run_migration(connection, migration)
                 after = migration.version
-    # This is a transaction of its own because Citus uses connections of a superuser to create on the
-    # nodes what the tables depend on. These connections see only what is committed.
+    # This is a transaction of its own because Citus uses connections of a superuser to create what
+    # the tables depend on. These connections see only what is committed.
     with database.write() as connection:
         _lock_version(connection)
         distributed = _distribute_tables(connection)

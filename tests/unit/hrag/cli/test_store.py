@@ -137,8 +137,10 @@ def migrate_schema(*arguments: str) -> Result:
         (
             3,
             11,
-            "the store has schema version 3 already\n"
-            "distributed 11 tables over the nodes of Citus\n",
+            (
+                "the store has schema version 3 already\n"
+                "distributed 11 tables over the nodes of Citus\n"
+            ),
         ),
     ],
 )

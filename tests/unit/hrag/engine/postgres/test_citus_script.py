@@ -6,7 +6,7 @@ record their calls. So the tests do not show how Citus itself distributes the ta
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def run_script(postgres: PostgresServer, dsn: str, secrets: Path) -> None:
 
 
 @pytest.fixture
-def distributed(own_server: PostgresServer, tmp_path: Path) -> Iterator[str]:
+def distributed(own_server: PostgresServer, tmp_path: Path) -> str:
     """The DSN of a database in which deploy/citus.sql has run twice."""
     name = own_server.empty_database()
     dsn = own_server.dsn(name)
@@ -77,7 +77,7 @@ def distributed(own_server: PostgresServer, tmp_path: Path) -> Iterator[str]:
     run_script(own_server, dsn, tmp_path)
     (tmp_path / "nodes").write_text("the nodes' password")
     run_script(own_server, dsn, tmp_path)
-    yield dsn
+    return dsn
 
 
 def test_the_script_gives_the_role_of_services_its_settings_on_nodes(distributed: str) -> None:
