@@ -53,7 +53,7 @@ FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY 4, 1, 2 LIMI
 """
 _GRAPH = f"""
 SELECT ordinal, leaf, above, {_DISTANCE} AS distance, true AS by_index
-FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{index_limit}}
+FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY {_DISTANCE} LIMIT {{index_limit}}
 """
 BY_INDEX = "count(*) FILTER (WHERE by_index) OVER ()"
 """An SQL expression: the count of rows of `nearest_leaves`, before LIMIT, from the HNSW index."""
@@ -101,12 +101,13 @@ class VectorSource:
     def _visited_leaves(self, eligible: EligibleLeaves, count: int) -> int:
         """Estimates how many leaves the HNSW index visits to find `count` eligible leaves.
 
-        The index also visits leaves that are deleted or not eligible.
+        The index also visits leaves that are not eligible. Leaves that are deleted, but that VACUUM
+        has not removed yet, are not counted: no table tells how many they are on every node.
         """
-        indexed = max(self._collection.leaves, self._collection.in_graph or 0)
-        if eligible.count >= _NEARLY_ALL * indexed:
+        leaves = self._collection.leaves
+        if eligible.count >= _NEARLY_ALL * leaves:
             return count
-        return math.ceil(_FILTER_FACTOR * count * indexed / max(eligible.count, 1))
+        return math.ceil(_FILTER_FACTOR * count * leaves / max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[CandidateLeaves, bool]:
         """Returns the `count` nearest eligible leaves; all eligible leaves if there are fewer.
