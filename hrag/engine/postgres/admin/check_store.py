@@ -108,6 +108,7 @@ def _check_homes(connection: Connection) -> Iterator[str]:
         owners = connection.execute(sql.SQL(_OWNERS).format(table=home_table(home))).fetchall()
         for collection in owners:
             if (home, *collection) not in places:
-                yield f"home {home} has leaves of {_describe(*collection)}, which has no place in it"
+                place = _describe(*collection)
+                yield f"home {home} has leaves of {place}, which has no place in it"
     for table in sorted(tables):
         yield f"the table hrag_homes.{table} belongs to no collection"

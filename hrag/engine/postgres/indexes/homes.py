@@ -228,9 +228,7 @@ def _use(
     return collection.leaves if collection is not None else 0
 
 
-def _replace(
-    connection: Connection, collection: OpenedCollection, home: int, copied: int
-) -> None:
+def _replace(connection: Connection, collection: OpenedCollection, home: int, copied: int) -> None:
     """Changes the collection's row, and the tables so that each leaf is in one of them.
 
     The ordinal of a document is the sequence number of a change. `copied` was the tenant's last

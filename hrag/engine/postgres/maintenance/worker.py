@@ -27,12 +27,12 @@ from hrag.engine.postgres.indexes.lexical_index import (
     build_part,
     merge_parts,
 )
-from hrag.engine.postgres.store.advisory_locks import lock_step, try_lock_maintenance
 from hrag.engine.postgres.maintenance.reclaim import (
     DeletedCollection,
     deleted_collections,
     reclaim_some,
 )
+from hrag.engine.postgres.store.advisory_locks import lock_step, try_lock_maintenance
 from hrag.engine.postgres.store.cluster import is_distributed, rows_of_all_nodes
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase

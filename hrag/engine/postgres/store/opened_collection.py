@@ -32,10 +32,10 @@ class OpenedCollection:
     """A collection and its running totals, as one snapshot sees them.
 
     `home` is the id of the collection's home, a table with an HNSW index. If it is None, all leaves
-    of the collection are in the table `hrag.leaves`; otherwise only the newest ones are there, which
-    are the tail of the collection. `leaves` is the count of
-    leaves of documents that are not deleted. `terms` is the count of occurrences of terms in these
-    leaves. `sequence` is the sequence number of the tenant's last commit.
+    of the collection are in the table `hrag.leaves`; otherwise only the newest ones are there, the
+    tail of the collection. `leaves` is the count of leaves of documents that are not deleted.
+    `terms` is the count of occurrences of terms in these leaves. `sequence` is the sequence number
+    of the tenant's last commit.
     """
 
     tenant_id: str

@@ -53,7 +53,8 @@ FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY 4, 1, 2 LIMI
 """
 _GRAPH = f"""
 SELECT ordinal, leaf, above, {_DISTANCE} AS distance, true AS by_index
-FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY {_DISTANCE} LIMIT {{index_limit}}
+FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}}
+ORDER BY {_DISTANCE} LIMIT {{index_limit}}
 """
 BY_INDEX = "count(*) FILTER (WHERE by_index) OVER ()"
 """An SQL expression: the count of rows of `nearest_leaves`, before LIMIT, from the HNSW index."""
@@ -64,9 +65,7 @@ FROM nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
 # Citus sends the second setting to the nodes only because of the first one, which means nothing to
 # a server without Citus.
-_SET_EF_SEARCH = (
-    b"SET LOCAL citus.propagate_set_commands = local; SET LOCAL hnsw.ef_search = %d"
-)
+_SET_EF_SEARCH = b"SET LOCAL citus.propagate_set_commands = local; SET LOCAL hnsw.ef_search = %d"
 _BY_LABEL = f"""
 SELECT ordinal << 20 | leaf, above, {{cosine}}
 FROM unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS candidate (ordinal, leaf), LATERAL (

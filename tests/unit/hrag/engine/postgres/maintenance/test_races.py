@@ -16,8 +16,8 @@ import pytest
 from hrag.engine.postgres.indexes.home_slots import clear_unused_slot
 from hrag.engine.postgres.indexes.homes import drain_tail
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
-from hrag.engine.postgres.store.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.store.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.store.failures import Conflict
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.engine.postgres.write.transaction import TenantTransaction
