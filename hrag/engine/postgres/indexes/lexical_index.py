@@ -67,8 +67,9 @@ AND ordinal = ANY(%(ordinals)b::bigint[]) RETURNING ordinal
 """
 _ADD_TOMBSTONES = """
 INSERT INTO hrag.tombstones (tenant_id, collection_id, ordinal, leaf_count)
-SELECT %(tenant_id)s, %(collection_id)s, *
-FROM unnest(%(ordinals)s::bigint[], %(counts)s::integer[])
+SELECT t.tenant_id, %(collection_id)s, ordinal, leaf_count FROM hrag.tenants t,
+  unnest(%(ordinals)s::bigint[], %(counts)s::integer[]) AS deleted (ordinal, leaf_count)
+WHERE t.tenant_id = %(tenant_id)s
 """
 _PARTS = """
 SELECT part, first_ordinal, last_ordinal, leaf_count, (
