@@ -39,33 +39,4 @@ ALTER DATABASE :"DBNAME" SET citus.propagate_set_commands = 'local';
 
 -- Does nothing if `hrag postgres migrate` has distributed the tables.
 CALL hrag.distribute_tables();
-
--- hrag creates homes while it runs: two tables in the schema hrag_homes. A trigger distributes each
--- table when it is created and still empty, so that its rows are on the node of the tenant's
--- documents. It also puts the tenant into the key, because Citus requires this of a unique key.
-CREATE OR REPLACE FUNCTION hrag.distribute_home() RETURNS event_trigger LANGUAGE plpgsql AS $$
-DECLARE
-    home regclass;
-    key name;
-BEGIN
-    FOR home, key IN
-        SELECT c.oid, k.conname
-        FROM pg_event_trigger_ddl_commands() AS made JOIN pg_class AS c ON c.oid = made.objid
-            JOIN pg_constraint AS k ON k.conrelid = c.oid AND k.contype = 'p'
-        WHERE made.schema_name = 'hrag_homes'
-            AND c.relname ~ '^(leaves|tail)_[0-9]+$' -- The names of shards have a second number.
-    LOOP
-        EXECUTE format(
-            'ALTER TABLE %s DROP CONSTRAINT %I, ADD PRIMARY KEY (tenant_id, ordinal, leaf)',
-            home, key);
-        PERFORM create_distributed_table(home, 'tenant_id', colocate_with => 'hrag.tenants');
-    END LOOP;
-END
-$$;
-REVOKE ALL ON FUNCTION hrag.distribute_home FROM PUBLIC;
--- hrag.grant_roles() grants all functions of the schema, and hrag_owner calls it.
-GRANT EXECUTE ON FUNCTION hrag.distribute_home TO hrag_owner WITH GRANT OPTION;
-DROP EVENT TRIGGER IF EXISTS hrag_homes;
-CREATE EVENT TRIGGER hrag_homes ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
-    EXECUTE FUNCTION hrag.distribute_home();
 COMMIT;

@@ -57,8 +57,6 @@ ALTER ROLE hrag_owner LOGIN PASSWORD :'owner_password';
 ALTER ROLE hrag LOGIN PASSWORD :'service_password';
 GRANT hrag_service TO hrag;
 ALTER ROLE hrag SET role = 'hrag_service';
--- The homes belong to hrag_service. With this membership, `hrag check` may read them as the owner.
-GRANT hrag_service TO hrag_owner;
 
 GRANT CREATE ON DATABASE :"DBNAME" TO hrag_owner;
 CREATE EXTENSION IF NOT EXISTS vector;

@@ -1,7 +1,6 @@
 -- Distributes the tables of hrag over the nodes of a Citus cluster, by tenant: all rows of a tenant
--- are on one node, and so is each transaction on them. hrag.sql_tenants is copied to each node. Some
--- tables stay on the coordinator: the work lists of maintenance, deleted_collections and
--- unused_homes, which contain tenants of all nodes; and hrag.migrations.
+-- are on one node, and so is each transaction on them. hrag.sql_tenants is copied to each node. Two
+-- tables stay on the coordinator: hrag.migrations, and hrag.home_slots, which is about all tenants.
 --
 -- The owner or a superuser calls the procedure on the coordinator; `hrag postgres migrate` does so in
 -- a database with nodes of Citus. It skips tables that are distributed already. Tables may have rows:
@@ -29,7 +28,7 @@ BEGIN
     -- hrag.tenants is the first table, because the others are placed with it.
     FOREACH name IN ARRAY ARRAY[
         'tenants', 'names', 'collections', 'documents', 'leaves', 'terms', 'term_vectors',
-        'postings_parts', 'postings', 'tombstones'
+        'postings_parts', 'postings', 'tombstones', 'deleted_collections'
     ] LOOP
         IF NOT EXISTS (
             SELECT FROM pg_dist_partition WHERE logicalrelid = format('hrag.%I', name)::regclass
