@@ -1,7 +1,9 @@
 """The owner, services, users of SQL and all other users have exactly the rights they need."""
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -171,7 +173,8 @@ def test_functions_of_a_user_of_sql_do_not_replace_functions_of_the_policies(
 ) -> None:
     database = str(psycopg.conninfo.conninfo_to_dict(postgres_dsn)["dbname"])
     postgres.run("CREATE SCHEMA traps AUTHORIZATION bob", database)
-    with as_role(roles, "bob") as bob:
+    with as_role(roles, "bob") as bob, ExitStack() as at_end:
+        at_end.callback(postgres.run, "DROP OWNED BY bob CASCADE", database)
         bob.execute(
             "CREATE FUNCTION traps.gather(text[], text) RETURNS text[] LANGUAGE sql"
             " AS $$ SELECT ARRAY['t', 'u'] $$;"
@@ -199,7 +202,10 @@ def test_the_tenants_of_a_user_of_sql_are_looked_up_in_the_index(roles: str) -> 
         ada.execute("SET enable_seqscan = off")
         lines = ada.execute("EXPLAIN SELECT id FROM hrag.chunks WHERE document_id = 'of-t'")
         plan = "\n".join(str(line) for (line,) in lines)
-    assert plan.count("Index Cond: ((tenant_id = ANY (hrag.readable_tenants())") == 2
+    # The function would run for each row if it were a part of a filter.
+    lookups = re.findall(r"(.*): \(*tenant_id = ANY \(hrag.readable_tenants\(\)", plan)
+    assert {lookup.strip() for lookup in lookups} == {"Index Cond"}
+    assert len(lookups) == 2
     assert "Seq Scan on documents" not in plan
 
 
@@ -285,7 +291,7 @@ def test_the_roles_that_the_script_creates_suffice_for_a_store(
     name = own_server.empty_database()
     (secrets / "owner").write_text("the owner's '")
     assert "needs the files owner and service" in run_roles_script(own_server, name, secrets)
-    assert own_server.run("SELECT FROM pg_roles WHERE rolname ~ '^hrag'") == []
+    assert own_server.run("SELECT rolname FROM pg_roles WHERE rolname ~ '^hrag'") == []
     (secrets / "service").write_text("an old password")
     for password in ("an old password", "the service's '"):
         (secrets / "service").write_text(password)
@@ -304,5 +310,5 @@ def test_the_roles_that_the_script_creates_suffice_for_a_store(
         assert snapshot.name == "c"
     with pytest.raises(HragError), service.write() as connection:
         connection.execute("CREATE TABLE hrag.other ()")
-    assert own_server.run("SELECT FROM pg_tables WHERE schemaname = 'hrag_homes'", name)
+    assert own_server.run("SELECT tablename FROM pg_tables WHERE schemaname = 'hrag_homes'", name)
     assert check(owner).problems == ()
