@@ -4,9 +4,14 @@ Each refused statement was tried on a cluster with Citus 14.0.1, distributed by 
 With `--engine=citus`, a test tries them again.
 """
 
+import re
+from collections.abc import Iterator
+
+import psycopg
 import pytest
 
 from tests.support.engines.citus_rules import placement, policy_problems, problems
+from tests.support.servers.postgres_server import PostgresServer
 
 COMPLEX = (
     "complex joins are only supported when all distributed tables are co-located and joined on"
@@ -311,3 +316,25 @@ def test_the_placement_of_tables_is_read_from_the_scripts() -> None:
     assert {"tenants", "documents", "leaves"} <= tables.distributed
     assert {"migrations", "unused_homes"} <= tables.local
     assert {"documents", "collections"} <= tables.with_policies
+
+
+@pytest.fixture(scope="module")
+def in_cluster(
+    pytestconfig: pytest.Config, postgres: PostgresServer
+) -> Iterator[psycopg.Connection[object]]:
+    """A connection to a distributed database of a cluster."""
+    if pytestconfig.getoption("--engine") != "citus":
+        pytest.skip("needs --engine=citus")
+    name = postgres.new_database()
+    with postgres.connect(name) as connection:
+        yield connection
+    postgres.drop(name)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("statement", "message"), REFUSED.items())
+def test_the_cluster_refuses_the_statement(
+    in_cluster: psycopg.Connection[object], statement: str, message: str
+) -> None:
+    with pytest.raises(psycopg.Error, match=re.escape(message)), in_cluster.transaction():
+        in_cluster.execute(statement)  # type: ignore[call-overload]
