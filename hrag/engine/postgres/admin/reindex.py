@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.postgres.indexes.lexical_index import MIN_PART_LEAVES, build_part
 from hrag.engine.postgres.indexes.term_vectors import leaf_terms_of, packed
-from hrag.engine.postgres.maintenance.advisory_locks import lock_step
+from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints, binaries, integers
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase

@@ -31,10 +31,11 @@ Key: TypeAlias = Mapping[str, object]
 class OpenedCollection:
     """A collection and its running totals, as one snapshot sees them.
 
-    `home` is the id of the collection's home, a pair of tables for its leaves; None while its
-    leaves are in the table `hrag.leaves`, which many collections share. `leaves` is the count of
-    leaves of documents that are not deleted. `terms` is the count of occurrences of terms in these
-    leaves. `sequence` is the sequence number of the tenant's last commit.
+    `home` is the id of the collection's home, a table with an HNSW index. If it is None, all leaves
+    of the collection are in the table `hrag.leaves`; otherwise only the newest ones are there, the
+    tail of the collection. `leaves` is the count of leaves of documents that are not deleted.
+    `terms` is the count of occurrences of terms in these leaves. `sequence` is the sequence number
+    of the tenant's last commit.
     """
 
     tenant_id: str

@@ -80,7 +80,7 @@ WHERE t.tenant_id = %s
 # The ancestors of all leaves are in one array, of which each leaf gets one slice. If the array of
 # vectors is empty, `embedding` is null for each leaf.
 _INSERT_LEAVES = """
-INSERT INTO {} (tenant_id, collection_id, ordinal, leaf, above, embedding)
+INSERT INTO hrag.leaves (tenant_id, collection_id, ordinal, leaf, above, embedding)
 SELECT t.tenant_id, %s, ordinal, leaf, (%s)[(number - 1) * %s + 1 : number * %s], embedding
 FROM hrag.tenants t,
   ROWS FROM (unnest(%s), unnest(%s), unnest(%s::halfvec[])) WITH ORDINALITY
@@ -217,7 +217,7 @@ def write_changes(
             new = list(changes.new.values())
             for batch in _batches(new):
                 _insert(connection, tenant_id, number, batch)
-                _insert_leaves(connection, tenant_id, number, changes.home, batch, halfvec_oid)
+                _insert_leaves(connection, tenant_id, number, batch, halfvec_oid)
             parameters = (changes.sequence, *changes.counts, tenant_id, number)
             connection.execute(_UPDATE_TOTALS, parameters)
         connection.execute(_SET_USAGE, (*usage, tenant_id))
@@ -336,7 +336,6 @@ def _insert_leaves(
     connection: Connection,
     tenant_id: str,
     number: int,
-    home: int | None,
     new: Sequence[tuple[DocumentVersion, DocumentDraft, bytes]],
     halfvec_oid: int,
 ) -> None:
@@ -346,8 +345,6 @@ def _insert_leaves(
         [version.ordinal for version, _, _ in new], [len(d.document.vectors) for _, d, _ in new]
     )
     heights, dimension = len(ancestors), vectors.shape[1]
-    table = sql.Identifier(*table_names(home)[-1])
-    statement = sql.SQL(_INSERT_LEAVES).format(table)
     rows = max(1, _STATEMENT_BYTES // (2 * dimension + 32))
     for start in range(0, len(vectors), rows):
         batch = slice(start, start + rows)
@@ -361,4 +358,4 @@ def _insert_leaves(
             halfvecs(vectors[batch] if dimension else vectors[:0], halfvec_oid),
             tenant_id,
         )
-        connection.execute(statement, values)
+        connection.execute(_INSERT_LEAVES, values)
