@@ -56,8 +56,8 @@ _SETTING_PREFIXES = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds options.
 
-    `--engine` chooses the engine for the end-to-end tests in `tests/e2e`. With `citus`, tests of the
-    engine on PostgreSQL use the cluster that HRAG_TEST_CITUS_DSN names. With `--parts` N, only
+    `--engine` chooses the engine for the end-to-end tests in `tests/e2e`. With `citus`, tests of
+    the engine on PostgreSQL use the cluster that HRAG_TEST_CITUS_DSN names. With `--parts` N, only
     one of N parts of the test modules runs; `--part-seed` chooses the part.
     """
     parser.addoption("--engine", choices=("embedded", "postgres", "citus"), default="embedded")

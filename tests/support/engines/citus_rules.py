@@ -71,24 +71,29 @@ _OIDS = {"regclass", "regtype", "regproc", "regrole", "regnamespace"}
 class Placement:
     """Where the tables of the schema hrag are.
 
-    The rows of `distributed` tables are on the nodes of their tenants, those of `local` tables on
-    the coordinator. Tables `with_policies` have row-level security.
+    The rows of `distributed` tables are on the nodes of their tenants. Each node has a copy of the
+    `copied` tables. The `local` tables are on the coordinator. Tables `with_policies`, of any
+    kind, have row-level security.
     """
 
     distributed: frozenset[str]
+    copied: frozenset[str]
     local: frozenset[str]
     with_policies: frozenset[str]
 
 
 @cache
 def placement() -> Placement:
-    """Returns the placement that deploy/citus.sql and the migrations describe."""
-    script = (ROOT / "deploy" / "citus.sql").read_text("utf-8")
-    migrations = "".join(path.read_text("utf-8") for path in sorted(_MIGRATIONS.glob("*.sql")))
-    distributed = re.findall(r"create_distributed_table\('hrag\.(\w+)', 'tenant_id'", script)
-    (local,) = re.findall(r"^-- Local: (.*)\.$", script, re.MULTILINE)
-    secured = re.findall(r"ALTER TABLE hrag\.(\w+) ENABLE ROW LEVEL SECURITY", migrations)
-    return Placement(frozenset(distributed), frozenset(local.split(", ")), frozenset(secured))
+    """Returns the placement that the procedure hrag.distribute_tables makes."""
+    scripts = "".join(path.read_text("utf-8") for path in sorted(_MIGRATIONS.glob("*.sql")))
+    (names,) = re.findall(r"FOREACH name IN ARRAY ARRAY\[(.*?)\] LOOP", scripts, re.DOTALL)[-1:]
+    distributed = frozenset(re.findall(r"'(\w+)'", names))
+    copied = frozenset(re.findall(r"create_reference_table\('hrag\.(\w+)'", scripts))
+    tables = frozenset(re.findall(r"CREATE TABLE hrag\.(\w+)", scripts))
+    secured = re.findall(r"ALTER TABLE hrag\.(\w+) ENABLE ROW LEVEL SECURITY", scripts)
+    return Placement(
+        distributed, copied, tables - distributed - copied, frozenset(secured) & tables
+    )
 
 
 def problems(text: str, *, all_tenants: bool = False) -> list[str]:
@@ -373,6 +378,8 @@ class _Statement:
 
     def _table(self, table: exp.Table) -> _Source:
         name = self._distributed(table)
+        if name is None and table.db == "hrag" and table.name in placement().copied:
+            return self._rows()
         if name is None:
             self._others.append(table.sql("postgres", comments=False).split(" ")[0])
             return self._rows(has_tenant=True)

@@ -115,21 +115,25 @@ class CitusCluster(PostgresServer):
                 connection.execute(f"SELECT {add}(%s, %s)", (host, port))
         with _password_files() as folder:
             self._run_script(name, ROOT / "deploy" / "postgres" / "roles.sql", folder)
+            self._tell_passwords(name)
+            assert self._prepare is not None
             self._prepare(self.dsn(name, "hrag_owner"))
             self._run_script(name, ROOT / "deploy" / "citus.sql", folder)
-        with self.connect(name) as connection:
-            # On the machines of an operator, a password file of each node has these passwords.
-            connection.execute(
-                "INSERT INTO pg_dist_authinfo (nodeid, rolename, authinfo)"
-                " SELECT 0, rolname, %s FROM pg_roles WHERE rolname LIKE 'hrag%%'",
-                (make_conninfo(password=PASSWORD),),
-            )
         # A database that is in use cannot be copied. Citus itself is connected to it.
         self._run_outside(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         self._run_outside(
             "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity"
             f" WHERE datname = '{name}'"
         )
+
+    def _tell_passwords(self, name: str) -> None:
+        """Lets nodes log in to each other. Operators have a file of passwords on each node."""
+        with self.connect(name) as connection:
+            connection.execute(
+                "INSERT INTO pg_dist_authinfo (nodeid, rolename, authinfo)"
+                " SELECT 0, rolname, %s FROM pg_roles WHERE rolname LIKE 'hrag%%'",
+                (make_conninfo(password=PASSWORD),),
+            )
 
     def _run_script(self, database: str, script: Path, folder: Path) -> None:
         dsn = make_conninfo(self._superuser, dbname=database)

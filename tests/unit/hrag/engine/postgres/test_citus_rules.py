@@ -37,7 +37,7 @@ REFUSED = {
     "SELECT c.record, (SELECT reltuples FROM pg_class WHERE relname = 'leaves_' || c.home)"
     " FROM hrag.collections c WHERE c.tenant_id = 't'": DIRECT,
     "SELECT FROM hrag.collections c WHERE c.tenant_id = 't' AND EXISTS ("
-    "SELECT FROM hrag.deleted_collections d WHERE d.tenant_id = c.tenant_id)": DIRECT,
+    "SELECT FROM hrag.home_slots d WHERE d.tenant_id = c.tenant_id)": DIRECT,
     "DELETE FROM hrag.leaves AS stored WHERE NOT EXISTS (SELECT FROM hrag.documents d"
     " WHERE d.tenant_id = 't' AND d.ordinal = stored.ordinal)": COMPLEX,
     "SELECT FROM hrag.documents JOIN hrag.leaves USING (ordinal)": REPARTITION,
@@ -127,10 +127,7 @@ REFUSED_WITH_POLICIES = {
 # Statements that the cluster runs on several nodes, in two phases, or by copying rows. Others give
 # another result than on one server.
 NOT_ON_ONE_NODE = [
-    (
-        "SELECT FROM hrag.collections JOIN hrag.deleted_collections USING (tenant_id)"
-        " WHERE tenant_id = 't'"
-    ),
+    ("SELECT FROM hrag.collections JOIN hrag.home_slots USING (tenant_id) WHERE tenant_id = 't'"),
     (
         "SELECT FROM hrag.collections JOIN pg_class ON relname = 'leaves_' || home"
         " WHERE tenant_id = 't'"
@@ -139,7 +136,7 @@ NOT_ON_ONE_NODE = [
         "SELECT FROM hrag.tenants WHERE tenant_id = 't' AND NOT EXISTS ("
         "SELECT FROM pg_stat_activity WHERE application_name = tenants.tenant_id)"
     ),
-    "SELECT home FROM hrag.collections UNION ALL SELECT home FROM hrag.deleted_collections",
+    "SELECT home FROM hrag.collections UNION ALL SELECT home FROM hrag.home_slots",
     "SELECT count(*) FROM hrag_homes.leaves_1 WHERE true",
     "SELECT FROM hrag.collections WHERE tenant_id = 't' OR tenant_id = 'u'",
     "SELECT FROM hrag.collections WHERE tenant_id IN ('t', 'u')",
@@ -178,7 +175,7 @@ NOT_ON_ONE_NODE = [
     ),
     (
         "WITH removed AS (DELETE FROM hrag.collections WHERE tenant_id = 't' RETURNING *)"
-        " INSERT INTO hrag.deleted_collections (tenant_id, collection_id)"
+        " INSERT INTO hrag.home_slots (tenant_id, collection_id)"
         " SELECT tenant_id, collection_id FROM removed"
     ),
     (
@@ -244,8 +241,8 @@ ON_ONE_NODE = [
     ),
     "COPY hrag.terms (tenant_id, term) FROM STDIN (FORMAT BINARY)",
     "SET LOCAL jit = off",
-    "LOCK TABLE hrag.unused_homes",
-    "SELECT FROM hrag.unused_homes WHERE NOT EXISTS (SELECT FROM pg_stat_activity) FOR UPDATE",
+    "LOCK TABLE hrag.home_slots",
+    "SELECT FROM hrag.home_slots WHERE NOT EXISTS (SELECT FROM pg_stat_activity) FOR UPDATE",
 ]
 # Statements that Citus accepts on the rows of all tenants.
 FOR_ALL_TENANTS = [
@@ -314,7 +311,7 @@ def test_policies_with_constants_or_on_local_tables_are_not_reported() -> None:
 def test_the_placement_of_tables_is_read_from_the_scripts() -> None:
     tables = placement()
     assert {"tenants", "documents", "leaves"} <= tables.distributed
-    assert {"migrations", "unused_homes"} <= tables.local
+    assert {"migrations", "home_slots"} <= tables.local
     assert {"documents", "collections"} <= tables.with_policies
 
 
