@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -252,9 +253,16 @@ def test_the_roles_that_the_script_creates_suffice_for_a_store(
     name = own_server.empty_database()
     psql = [str(own_server.binaries / "psql"), "--no-psqlrc", "--dbname", own_server.dsn(name)]
     subprocess.run(psql, input=script, text=True, check=True, capture_output=True)
-    migrate(opened(own_server.tcp_dsn(name, "hrag_owner", password="the owner's '")))
+    owner = opened(own_server.tcp_dsn(name, "hrag_owner", password="the owner's '"))
+    migrate(owner)
     service = opened(own_server.tcp_dsn(name, "hrag", password="the service's '"))
-    PostgresWriter(service).create_collection("t", "c", collection_settings())
+    writer = PostgresWriter(service)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    writer.put(collection, prepared("d", sentences(30)))
+    MaintenanceWorker(service).maintain("t", collection.collection_id, every_leaf=True)
+    report = check(owner)
+    assert (report.documents, report.segments, report.problems) == (1, 1, ())
     with PostgresReader(service).snapshot("t", "c") as snapshot:
         assert snapshot.name == "c"
     with pytest.raises(HragError), service.write() as connection:
