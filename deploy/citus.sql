@@ -27,15 +27,13 @@ ALTER ROLE hrag_service LOGIN PASSWORD :'nodes_password';
 ALTER ROLE hrag_service LOGIN PASSWORD NULL;
 \endif
 
--- The settings of searches, as hrag makes them on the coordinator. Citus copies the settings of roles
--- to all nodes, also to nodes that are added later. Without them, a search in an HNSW index on a node
--- would return too few leaves.
-ALTER ROLE hrag_service SET hnsw.ef_search = 200;
-ALTER ROLE hrag_service SET hnsw.iterative_scan = 'relaxed_order';
-ALTER ROLE hrag_service SET enable_seqscan = off;
-ALTER ROLE hrag_service SET jit = off;
--- With this setting, the coordinator sends SET LOCAL to the nodes of the transaction.
-ALTER DATABASE :"DBNAME" SET citus.propagate_set_commands = 'local';
+-- The settings of searches, which the nodes do not get from the coordinator. Without them, a search
+-- in an HNSW index on a node would return too few leaves. Citus copies these settings to all nodes,
+-- also to nodes that are added later.
+ALTER ROLE ALL IN DATABASE :"DBNAME" SET hnsw.ef_search = 200;
+ALTER ROLE ALL IN DATABASE :"DBNAME" SET hnsw.iterative_scan = 'relaxed_order';
+ALTER ROLE ALL IN DATABASE :"DBNAME" SET jit = off;
+ALTER ROLE hrag_service IN DATABASE :"DBNAME" SET enable_seqscan = off;
 
 -- Does nothing if `hrag postgres migrate` has distributed the tables.
 CALL hrag.distribute_tables();

@@ -5,9 +5,13 @@
 -- The owner or a superuser calls the procedure on the coordinator; `hrag postgres migrate` does so in
 -- a database with nodes of Citus. It skips tables that are distributed already. Tables may have rows:
 -- Citus moves them to the nodes. The number of shards is the setting citus.shard_count.
+--
+-- The homes of a store on one server are distributed too, but only if the caller has the rights of
+-- their owner, the role of the services. A superuser has these rights.
 CREATE PROCEDURE hrag.distribute_tables() LANGUAGE plpgsql AS $$
 DECLARE
     name text;
+    home regclass;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
         RAISE EXCEPTION 'the database % does not have the extension citus', current_database();
@@ -37,6 +41,15 @@ BEGIN
                 format('hrag.%I', name), 'tenant_id',
                 colocate_with => CASE name WHEN 'tenants' THEN 'none' ELSE 'hrag.tenants' END);
         END IF;
+    END LOOP;
+    -- The names of shards have a second number.
+    FOR home IN
+        SELECT oid FROM pg_class
+        WHERE relnamespace = 'hrag_homes'::regnamespace AND relname ~ '^leaves_[0-9]+$'
+            AND relkind = 'r' AND pg_has_role(relowner, 'USAGE')
+            AND oid NOT IN (SELECT logicalrelid FROM pg_dist_partition)
+    LOOP
+        PERFORM create_distributed_table(home, 'tenant_id', colocate_with => 'hrag.tenants');
     END LOOP;
 END
 $$;

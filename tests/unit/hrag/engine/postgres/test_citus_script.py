@@ -49,18 +49,21 @@ def test_the_script_gives_the_role_of_services_a_password_and_settings_on_nodes(
             (tmp_path / "nodes").write_text(password)
         run_script(own_server, dsn, tmp_path)
         with psycopg.connect(dsn) as connection:
-            row = connection.execute(
-                "SELECT rolcanlogin, rolpassword IS NOT NULL, setconfig"
-                " FROM pg_authid JOIN pg_db_role_setting ON setrole = pg_authid.oid"
+            login = connection.execute(
+                "SELECT rolcanlogin, rolpassword IS NOT NULL FROM pg_authid"
                 " WHERE rolname = 'hrag_service'"
             ).fetchone()
-        assert row is not None
-        assert row[:2] == (True, password != "")
-        assert set(row[2]) == {
-            f"hnsw.ef_search={EF_SEARCH}",
-            "hnsw.iterative_scan=relaxed_order",
-            "enable_seqscan=off",
-            "jit=off",
+            settings = connection.execute(
+                "SELECT setrole::regrole::text, setting"
+                " FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase,"
+                " unnest(setconfig) AS setting WHERE datname = current_database()"
+            ).fetchall()
+        assert login == (True, password != "")
+        assert set(settings) == {
+            ("-", f"hnsw.ef_search={EF_SEARCH}"),
+            ("-", "hnsw.iterative_scan=relaxed_order"),
+            ("-", "jit=off"),
+            ("hrag_service", "enable_seqscan=off"),
         }
 
 
