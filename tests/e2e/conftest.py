@@ -1,7 +1,8 @@
 """Starts services once per session. Tests share them, because each test has a separate tenant.
 
-With `--engine=postgres` or `citus` the services store data in databases of the session's PostgreSQL server.
-Tests of features that only the embedded engine has are marked `embedded_only`, with the reason.
+With `--engine=postgres` or `citus` the services store data in databases of the session's
+PostgreSQL server. Tests of features that only the embedded engine has are marked `embedded_only`,
+with the reason.
 """
 
 from collections.abc import Iterator

@@ -80,7 +80,15 @@ class CitusCluster(PostgresServer):
         return self._main if name == "postgres" else name
 
     def _create(self, kind: str, template: str) -> str:
-        return super()._create(f"{self._token}_{kind}", template)
+        name = super()._create(f"{self._token}_{kind}", template)
+        # A copy of a database does not get its settings.
+        self._run_outside(
+            "INSERT INTO pg_db_role_setting SELECT copy.oid, setrole, setconfig"
+            " FROM pg_db_role_setting JOIN pg_database AS original ON original.oid = setdatabase,"
+            " pg_database AS copy"
+            f" WHERE original.datname = '{template}' AND copy.datname = '{name}'"
+        )
+        return name
 
     def _run_outside(self, statement: str) -> None:
         """Runs a statement on all nodes, in the main database of each."""
