@@ -38,6 +38,9 @@ _PASSWORD_FILES = ("owner", "service", "nodes")
 class CitusCluster(PostgresServer):
     """The cluster as a server of databases. It cannot be started, stopped or killed."""
 
+    # Its servers write durably, so a checkpoint for FILE_COPY takes longer than the WAL.
+    _strategy = "WAL_LOG"
+
     def __init__(self, dsn: str, prepare: Prepare) -> None:
         """Connects to the coordinator. `prepare` creates the schema in an empty database."""
         self._superuser = dsn

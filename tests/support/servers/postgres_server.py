@@ -62,6 +62,8 @@ def why_not() -> str:
 class PostgresServer:
     """A server with its data folder. `start`, `stop` and `kill` may alternate."""
 
+    _strategy = _STRATEGY
+
     def __init__(
         self,
         prepare: Prepare | None = None,
@@ -153,7 +155,7 @@ class PostgresServer:
 
     def _create(self, kind: str, template: str) -> str:
         name = f"{kind}_{next(self._database_numbers)}"
-        self._run_outside(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY {_STRATEGY}")
+        self._run_outside(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY {self._strategy}")
         return name
 
     def _run_outside(self, statement: str) -> None:
