@@ -46,6 +46,9 @@ _HNSW_EF_CONSTRUCTION = 150
 # While an HNSW graph is built in memory, it uses this many bytes for each leaf, in addition to the
 # leaf's vector.
 _LINK_BYTES = 512
+# An HNSW index is vacuumed if a larger share of its leaves is deleted, and more than a few.
+_MAX_DELETED = 0.2
+_FEW_DELETED = 64
 # The smallest and the largest value of `maintenance_work_mem`, in kB, for building an HNSW index.
 _MIN_BUILD_KB = 64 << 10
 _MAX_BUILD_KB = 2 << 20
@@ -69,7 +72,17 @@ DELETE FROM {{target}} AS stored WHERE {_COLLECTION_CONDITION} AND NOT EXISTS (
     AND d.collection_id = %(collection_id)s AND d.ordinal = stored.ordinal)
 """
 _LOCK = "SELECT FROM hrag.tenants WHERE tenant_id = %(tenant_id)s FOR UPDATE"
-_SET_HOME = f"UPDATE hrag.collections SET home = %(home)s WHERE {_COLLECTION_CONDITION}"
+_SET_HOME = f"""
+UPDATE hrag.collections SET home = %(home)s, graph_leaves = %(graph_leaves)s
+WHERE {_COLLECTION_CONDITION}
+"""
+_COUNT_GRAPH = f"""
+UPDATE hrag.collections SET graph_leaves = graph_leaves + %(moved)s WHERE {_COLLECTION_CONDITION}
+"""
+_SET_GRAPH = f"""
+UPDATE hrag.collections SET graph_leaves = graph_leaves - %(removed)s
+WHERE {_COLLECTION_CONDITION} AND home = %(home)s
+"""
 _REMOVE_COPIED = f"""
 DELETE FROM hrag.leaves WHERE {_COLLECTION_CONDITION} AND ordinal <= %(last)s
 """
@@ -249,7 +262,8 @@ def _replace(connection: Connection, collection: OpenedCollection, home: int, co
                 copied,
                 collection.sequence,
             )
-    connection.execute(_SET_HOME, {**collection.key, "home": home})
+    graph_leaves = collection.leaves if copied else 0
+    connection.execute(_SET_HOME, {**collection.key, "home": home, "graph_leaves": graph_leaves})
 
 
 def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves: int) -> int:
@@ -276,4 +290,25 @@ def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves:
         "last_leaf": last[1],
     }
     connection.execute(sql.SQL(_ADD_MOVED).format(home=home_table(current.home)), moved)
-    return connection.execute(_REMOVE_MOVED, moved).rowcount
+    count = connection.execute(_REMOVE_MOVED, moved).rowcount
+    # Last, because writers of the collection wait for this row.
+    connection.execute(_COUNT_GRAPH, {**collection.key, "moved": count})
+    return count
+
+
+def vacuum_graph(database: PostgresDatabase, collection: OpenedCollection, living: int) -> bool:
+    """Removes deleted leaves from the HNSW index if too many of its leaves are deleted.
+
+    `living` is the count of leaves in the index that are not deleted. Returns False if nothing had
+    to be done. Autovacuum removes deleted leaves too, but does not record it in the collection's
+    row; searches would continue to visit more leaves than necessary.
+    """
+    removed = collection.in_graph - living
+    if collection.home is None or removed <= _MAX_DELETED * collection.in_graph + _FEW_DELETED:
+        return False
+    with database.autocommit() as connection:
+        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(home_table(collection.home)))
+    with database.write() as connection:
+        parameters = {**collection.key, "removed": removed, "home": collection.home}
+        connection.execute(_SET_GRAPH, parameters)
+    return True

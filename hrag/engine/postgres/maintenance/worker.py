@@ -20,7 +20,12 @@ import structlog
 
 from hrag.config import DEFAULT_HOME_LEAVES
 from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, clear_unused_slot
-from hrag.engine.postgres.indexes.homes import drain_tail, home_sizes, move_collection
+from hrag.engine.postgres.indexes.homes import (
+    drain_tail,
+    home_sizes,
+    move_collection,
+    vacuum_graph,
+)
 from hrag.engine.postgres.indexes.lexical_index import (
     FAN_IN,
     MIN_PART_LEAVES,
@@ -284,6 +289,7 @@ class MaintenanceWorker:
             if needs_home:
                 self._move(collection)
             elif collection.home is None or sizes.scanned <= short_tail:
+                vacuum_graph(self._database, collection, sizes.indexed)
                 return
             else:
                 with self._database.write() as connection:

@@ -11,7 +11,7 @@ from hrag.engine.postgres.store.queries import collection_record, is_storable
 from hrag.values.collections import CollectionSettings
 
 _COLUMNS = """
-c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence
+c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence, c.graph_leaves
 """
 _TABLES = "hrag.collections c JOIN hrag.tenants t USING (tenant_id)"
 _BY_NAME = f"""
@@ -35,7 +35,8 @@ class OpenedCollection:
     of the collection are in the table `hrag.leaves`; otherwise only the newest ones are there, the
     tail of the collection. `leaves` is the count of leaves of documents that are not deleted.
     `terms` is the count of occurrences of terms in these leaves. `sequence` is the sequence number
-    of the tenant's last commit.
+    of the tenant's last commit. `in_graph` is the count of leaves in the HNSW index, with deleted
+    leaves that VACUUM may not have removed.
     """
 
     tenant_id: str
@@ -45,6 +46,7 @@ class OpenedCollection:
     leaves: int
     terms: int
     sequence: int
+    in_graph: int = 0
 
     @property
     def settings(self) -> CollectionSettings:

@@ -104,13 +104,12 @@ class VectorSource:
     def _visited_leaves(self, eligible: EligibleLeaves, count: int) -> int:
         """Estimates how many leaves the HNSW index visits to find `count` eligible leaves.
 
-        The index also visits leaves that are not eligible. Leaves that are deleted, but that VACUUM
-        has not removed yet, are not counted: no table tells how many they are on every node.
+        The index also visits leaves that are deleted or not eligible.
         """
-        leaves = self._collection.leaves
-        if eligible.count >= _NEARLY_ALL * leaves:
+        indexed = max(self._collection.leaves, self._collection.in_graph)
+        if eligible.count >= _NEARLY_ALL * indexed:
             return count
-        return math.ceil(_FILTER_FACTOR * count * leaves / max(eligible.count, 1))
+        return math.ceil(_FILTER_FACTOR * count * indexed / max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[CandidateLeaves, bool]:
         """Returns the `count` nearest eligible leaves; all eligible leaves if there are fewer.

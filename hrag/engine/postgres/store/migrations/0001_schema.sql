@@ -42,12 +42,15 @@ CREATE SEQUENCE hrag.home_ids;
 -- Collections and their running totals. `record` is JSON that is written when the collection is
 -- created and does not change. If `home` is not null, leaves are in the table leaves_<home> of the
 -- schema hrag_homes, except the newest ones, which are in hrag.leaves; otherwise all leaves are in
--- hrag.leaves. `terms` is the count of occurrences of terms in all living leaves.
+-- hrag.leaves. `graph_leaves` is the count of leaves in the HNSW index of the home, with deleted ones
+-- that VACUUM may not have removed. `terms` is the count of occurrences of terms in all living
+-- leaves.
 CREATE TABLE hrag.collections (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
     record jsonb NOT NULL,
     home bigint,
+    graph_leaves bigint NOT NULL DEFAULT 0,
     sequence bigint NOT NULL,
     documents bigint NOT NULL DEFAULT 0,
     chunks bigint NOT NULL DEFAULT 0,

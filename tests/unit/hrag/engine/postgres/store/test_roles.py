@@ -306,6 +306,7 @@ def test_the_roles_that_the_script_creates_suffice_for_a_store(
         writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
     worker = MaintenanceWorker(service, home_leaves=8)
     worker.maintain("t", collection.collection_id, every_leaf=True)
+    assert check(owner).problems == ()
     with PostgresReader(service).snapshot("t", "c") as snapshot:
         assert snapshot.name == "c"
     with pytest.raises(HragError), service.write() as connection:
