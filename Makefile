@@ -137,7 +137,7 @@ test-postgres: setup
 CITUS_TESTS = tests/contract tests/e2e tests/property/test_postgres_filters.py \
 	tests/property/test_quotas.py tests/unit/hrag/engine/postgres/test_citus_rules.py
 test-citus: setup
-	$(BIN)/python -m pytest -p no:benchmark --engine=citus \
+	$(BIN)/python -m pytest -p no:benchmark --engine=citus --timeout=600 \
 		-m "postgres and not slow and not endurance" $(CITUS_TESTS)
 
 test-endurance: setup
