@@ -116,7 +116,7 @@ def _problems(text: str, all_tenants: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _branches(statement: exp.Expression) -> list[exp.Expression]:
+def _branches(statement: exp.Expr) -> list[exp.Expr]:
     """Returns the queries that a UNION combines. Citus can run them one after the other."""
     if isinstance(statement, exp.Union):
         return [*_branches(statement.left), *_branches(statement.right)]
@@ -191,7 +191,7 @@ class _Scope:
 class _Statement:
     """Analyses one statement."""
 
-    def __init__(self, statement: exp.Expression, all_tenants: bool) -> None:
+    def __init__(self, statement: exp.Expr, all_tenants: bool) -> None:
         self._statement = statement
         self._all_tenants = all_tenants
         self._found: list[str] = []
@@ -279,9 +279,7 @@ class _Statement:
         for returning in filter(None, [insert.args.get("returning")]):
             self._subqueries(returning, scope, queries)
 
-    def _check_copied(
-        self, source: _Source, rows: exp.Expression, values: list[exp.Expression]
-    ) -> None:
+    def _check_copied(self, source: _Source, rows: exp.Expr, values: list[exp.Expr]) -> None:
         """Reports an INSERT ... SELECT unless the node of the rows can run it alone.
 
         It can if the inserted `tenant_id` is the column of a distributed table.
@@ -292,7 +290,7 @@ class _Statement:
         else:
             self._found.append("INSERT ... SELECT sends its rows as COPY")
 
-    def _check_conflict(self, conflict: exp.Expression | None) -> None:
+    def _check_conflict(self, conflict: exp.Expr | None) -> None:
         if conflict is None:
             return
         if any(conflict.find_all(exp.Select)):
@@ -302,12 +300,11 @@ class _Statement:
 
     # The blocks of a statement, their tables, and what binds them.
 
-    def _visit(
-        self, query: exp.Expression, outer: _Scope | None, queries: dict[str, _Source]
-    ) -> _Source:
+    def _visit(self, query: exp.Expr, outer: _Scope | None, queries: dict[str, _Source]) -> _Source:
         """Analyses a query, or a statement that writes; returns its rows as a source."""
         queries = dict(queries)
-        for query_of_with in query.args.get("with_").expressions if query.args.get("with_") else ():
+        with_ = query.args.get("with_")
+        for query_of_with in with_.expressions if with_ else ():
             name = query_of_with.alias
             # A recursive query reads its own rows.
             queries[name] = self._rows(branches=[])
@@ -336,7 +333,7 @@ class _Statement:
             self._tables.append(self._rows(name=self._distributed(merge.this) or "", is_bound=True))
             self._found.append("MERGE into a distributed table")
 
-    def _block(self, query: exp.Expression, scope: _Scope, queries: dict[str, _Source]) -> None:
+    def _block(self, query: exp.Expr, scope: _Scope, queries: dict[str, _Source]) -> None:
         """Analyses a SELECT, UPDATE or DELETE without its WITH."""
         if isinstance(query, exp.Update | exp.Delete):
             self._add(query.this, scope, queries)
@@ -358,7 +355,7 @@ class _Statement:
             self._conditions(where.this, scope)
         self._subqueries(query, scope, queries)
 
-    def _add(self, table: exp.Expression, scope: _Scope, queries: dict[str, _Source]) -> _Source:
+    def _add(self, table: exp.Expr, scope: _Scope, queries: dict[str, _Source]) -> _Source:
         """Adds what FROM names to the sources of a block."""
         if isinstance(table, exp.Lateral):
             inner = table.this
@@ -387,12 +384,13 @@ class _Statement:
         self._tables.append(source)
         return source
 
-    def _distributed(self, table: exp.Expression) -> str | None:
+    def _distributed(self, table: exp.Expr) -> str | None:
         """Returns the name of a table with its schema if it is distributed; otherwise None."""
-        is_distributed = isinstance(table, exp.Table) and (
-            table.db == HOMES or (table.db == "hrag" and table.name in placement().distributed)
-        )
-        return f"{table.db}.{table.name}" if is_distributed else None
+        if not isinstance(table, exp.Table):
+            return None
+        if table.db == HOMES or (table.db == "hrag" and table.name in placement().distributed):
+            return f"{table.db}.{table.name}"
+        return None
 
     def _join(self, join: exp.Join, scope: _Scope, queries: dict[str, _Source]) -> None:
         before = list(scope.sources.values())
@@ -408,7 +406,7 @@ class _Statement:
             self._conditions(join.args["on"], scope, joined=source if is_outer else None)
 
     def _conditions(
-        self, condition: exp.Expression, scope: _Scope, joined: _Source | None = None
+        self, condition: exp.Expr, scope: _Scope, joined: _Source | None = None
     ) -> None:
         """Reads a condition. Of its parts, only those matter that all rows must fulfil.
 
@@ -424,8 +422,8 @@ class _Statement:
 
     def _equality(
         self,
-        column: exp.Expression,
-        value: exp.Expression,
+        column: exp.Expr,
+        value: exp.Expr,
         scope: _Scope,
         joined: _Source | None,
     ) -> None:
@@ -451,15 +449,13 @@ class _Statement:
             self._flows.append((second, first))
         self._joins.append((first, second))
 
-    def _subqueries(
-        self, within: exp.Expression, scope: _Scope, queries: dict[str, _Source]
-    ) -> None:
+    def _subqueries(self, within: exp.Expr, scope: _Scope, queries: dict[str, _Source]) -> None:
         """Analyses the subqueries in the expressions of a block."""
         for node in _expressions(within):
             for query in _outermost_queries(node):
                 self._visit(query, scope, queries)
 
-    def _selected(self, query: exp.Expression, scope: _Scope) -> _Source:
+    def _selected(self, query: exp.Expr, scope: _Scope) -> _Source:
         """Returns the rows that a block selects. They have a tenant if it selects `tenant_id`."""
         if isinstance(query, exp.Select):
             expressions = list(query.expressions)
@@ -474,7 +470,7 @@ class _Statement:
                 return self._rows(branches=scope.of(expression)[:1])
         return self._rows(has_tenant=False)
 
-    def _is_parameter(self, value: exp.Expression) -> bool:
+    def _is_parameter(self, value: exp.Expr) -> bool:
         value = value.unnest()
         while isinstance(value, exp.Cast):
             value = value.this
@@ -516,7 +512,7 @@ class _Statement:
     # Rules for whole statements.
 
     def _check_writes(self) -> None:
-        writes = [node for node in self._statement.find_all(exp.Expression) if _is_write(node)]
+        writes = [node for node in self._statement.find_all(exp.Expr) if _is_write(node)]
         if len(writes) > 1:
             self._found.append("a WITH query writes, and the statement writes again")
         for update in self._statement.find_all(exp.Update):
@@ -561,11 +557,11 @@ class _Statement:
                 found.append("ctid in the condition of a write needs one node")
 
 
-def _is_write(node: exp.Expression) -> bool:
+def _is_write(node: exp.Expr) -> bool:
     return isinstance(node, _WRITES)
 
 
-def _called(part: exp.Expression) -> set[str]:
+def _called(part: exp.Expr) -> set[str]:
     """Returns the names of the functions that a part of a statement calls."""
     return {name for call in part.find_all(exp.Func) for name in _names(call)}
 
@@ -577,7 +573,7 @@ def _names(call: exp.Func) -> set[str]:
     return {name.lower() for name in call.sql_names()}
 
 
-def _equalities(part: exp.Expression) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+def _equalities(part: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     """Yields the pairs of values that a condition requires to be equal."""
     if isinstance(part, exp.EQ):
         first, second = part.left.unnest(), part.right.unnest()
@@ -591,7 +587,7 @@ def _equalities(part: exp.Expression) -> Iterator[tuple[exp.Expression, exp.Expr
         yield first, second
 
 
-def _values_at(rows: exp.Expression, position: int | None) -> Iterator[exp.Expression]:
+def _values_at(rows: exp.Expr, position: int | None) -> Iterator[exp.Expr]:
     """Yields the value at a position of each inserted row."""
     if position is None:
         return
@@ -606,7 +602,7 @@ def _values_at(rows: exp.Expression, position: int | None) -> Iterator[exp.Expre
         yield value.this if isinstance(value, exp.Alias) else value
 
 
-def _expressions(query: exp.Expression) -> Iterator[exp.Expression]:
+def _expressions(query: exp.Expr) -> Iterator[exp.Expr]:
     """Yields the parts of a block that may contain subqueries, except its tables."""
     for name, value in query.args.items():
         if name in ("with_", "from_", "using", "laterals", "this") and name != "returning":
@@ -615,11 +611,11 @@ def _expressions(query: exp.Expression) -> Iterator[exp.Expression]:
             if isinstance(part, exp.Join):
                 if part.args.get("on") is not None:
                     yield part.args["on"]
-            elif isinstance(part, exp.Expression):
+            elif isinstance(part, exp.Expr):
                 yield part
 
 
-def _outermost_queries(node: exp.Expression) -> Iterator[exp.Expression]:
+def _outermost_queries(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yields the queries in an expression, but not the queries inside of these."""
     if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
         yield node
