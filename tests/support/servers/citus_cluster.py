@@ -60,7 +60,7 @@ class CitusCluster(PostgresServer):
 
     def dsn(self, database: str = "postgres", user: str = "hrag", **more: object) -> str:
         """Returns the DSN of a connection to the coordinator; its default user is a service."""
-        options = {"user": user, "password": PASSWORD} | more
+        options: dict[str, Any] = {"user": user, "password": PASSWORD} | more
         return make_conninfo(self._superuser, dbname=self._database(database), **options)
 
     def tcp_dsn(self, database: str = "postgres", user: str = "hrag", **more: object) -> str:
@@ -148,8 +148,9 @@ class CitusCluster(PostgresServer):
 
     def _run_script(self, database: str, script: Path, folder: Path) -> None:
         dsn = make_conninfo(self._superuser, dbname=database)
-        program = [self.binaries / "psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]
-        program += ["--set", f"secrets={folder}", "--dbname", dsn, "--file", script]
+        program = [str(self.binaries / "psql"), "--no-psqlrc", "--quiet"]
+        program += ["--set", "ON_ERROR_STOP=1", "--set", f"secrets={folder}"]
+        program += ["--dbname", dsn, "--file", str(script)]
         ended = subprocess.run(program, check=False, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr
 

@@ -334,4 +334,4 @@ def test_the_cluster_refuses_the_statement(
     in_cluster: psycopg.Connection[object], statement: str, message: str
 ) -> None:
     with pytest.raises(psycopg.Error, match=re.escape(message)), in_cluster.transaction():
-        in_cluster.execute(statement)  # type: ignore[call-overload]
+        in_cluster.execute(statement)

@@ -85,7 +85,7 @@ _TABLE_PLACEHOLDER = re.compile(
 @cache
 def _tenant_tables() -> frozenset[str]:
     """Returns the names of the tables with a column `tenant_id`, except sql_tenants."""
-    columns_by_table = {}
+    columns_by_table: dict[str, str] = {}
     for script in (FOLDER / "store" / "migrations").glob("*.sql"):
         columns_by_table |= dict(_CREATED_TABLE.findall(script.read_text("utf-8")))
     tables = {name for name, columns in columns_by_table.items() if "tenant_id text" in columns}
