@@ -51,6 +51,10 @@ BEGIN
     LOOP
         PERFORM create_distributed_table(home, 'tenant_id', colocate_with => 'hrag.tenants');
     END LOOP;
+    -- Citus copies the view to the nodes with the tables, but not its rights.
+    IF to_regrole('hrag_sql_reader') IS NOT NULL THEN
+        GRANT SELECT ON hrag.chunks TO hrag_sql_reader;
+    END IF;
 END
 $$;
 REVOKE ALL ON PROCEDURE hrag.distribute_tables FROM PUBLIC;
