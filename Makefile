@@ -11,7 +11,7 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-citus test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -131,6 +131,15 @@ POSTGRES_TESTS = tests/contract tests/crash tests/e2e tests/property tests/unit/
 test-postgres: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark --engine=postgres \
 		-m "postgres and not slow and not endurance" $(POSTGRES_TESTS)
+
+# Tests the engine on PostgreSQL in the Citus cluster that HRAG_TEST_CITUS_DSN names; without it, all
+# tests are skipped. One process runs them, because each database uses a process of every node.
+CITUS_TESTS = tests/contract tests/e2e tests/property/test_postgres_filters.py \
+	tests/property/test_quotas.py tests/unit/hrag/engine/postgres/test_citus_rules.py \
+	tests/unit/hrag/engine/postgres/test_citus_readers.py
+test-citus: setup
+	$(BIN)/python -m pytest -p no:benchmark --engine=citus --timeout=600 \
+		-m "postgres and not slow and not endurance" $(CITUS_TESTS)
 
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s

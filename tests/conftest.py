@@ -39,6 +39,10 @@ hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
 hypothesis_settings.register_profile("few", deadline=None, max_examples=10)
 hypothesis_settings.load_profile("default")
 
+# The DSN of a superuser on the coordinator of a Citus cluster for tests. It is read here, because
+# the settings of a developer are removed from the environment of the tests.
+_CITUS_DSN = os.environ.get("HRAG_TEST_CITUS_DSN", "")
+
 # Longer bytes are not shown in the ids of tests.
 _MAX_ID_BYTES = 40
 
@@ -52,10 +56,11 @@ _SETTING_PREFIXES = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds options.
 
-    `--engine` chooses the engine for the end-to-end tests in `tests/e2e`. With `--parts` N, only
+    `--engine` chooses the engine for the end-to-end tests in `tests/e2e`. With `citus`, tests of
+    the engine on PostgreSQL use the cluster that HRAG_TEST_CITUS_DSN names. With `--parts` N, only
     one of N parts of the test modules runs; `--part-seed` chooses the part.
     """
-    parser.addoption("--engine", choices=("embedded", "postgres"), default="embedded")
+    parser.addoption("--engine", choices=("embedded", "postgres", "citus"), default="embedded")
     parser.addoption("--parts", type=int, default=1)
     parser.addoption("--part-seed", default="")
 
@@ -143,13 +148,22 @@ def builtin() -> "BuiltinEmbedder":
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator["PostgresServer"]:
-    """A PostgreSQL server for all tests of this process. Tests must leave it running."""
-    from tests.support.servers import postgres_server
+def postgres(pytestconfig: pytest.Config) -> Iterator["PostgresServer"]:
+    """A PostgreSQL server for all tests of this process. Tests must leave it running.
+
+    With `--engine=citus`, it is the coordinator of a cluster.
+    """
+    from tests.support.servers import citus_cluster, postgres_server
 
     if problem := postgres_server.why_not():
         pytest.skip(problem)
-    with closing(postgres_server.PostgresServer(_create_schema)) as server:
+    if pytestconfig.getoption("--engine") != "citus":
+        opened = postgres_server.PostgresServer(_create_schema)
+    elif _CITUS_DSN:
+        opened = citus_cluster.CitusCluster(_CITUS_DSN, _create_schema)
+    else:
+        pytest.skip("HRAG_TEST_CITUS_DSN does not name a Citus cluster for tests")
+    with closing(opened) as server:
         yield server
 
 

@@ -257,6 +257,9 @@ def migrate_schema(as_json: AsJson = False) -> None:
     command may be interrupted and run again: it continues where it stopped. Only a backup can
     undo a migration.
 
+    In a database with nodes of Citus, the command also distributes the tables over the nodes. It
+    skips tables that are distributed already.
+
     Set HRAG_ENGINE=postgres; HRAG_POSTGRES_DSN names the database. The role that runs the
     command creates and owns the tables.
 
@@ -267,13 +270,17 @@ def migrate_schema(as_json: AsJson = False) -> None:
     store = open_store()
     with audited("postgres migrate", store=store.location) as entry:
         report = store.administration().migrate()
-        entry.update(before=report.before, after=report.after)
+        entry.update(asdict(report))
     if as_json:
         print_json(asdict(report))
-    elif report.before == report.after:
+        return
+    if report.before == report.after:
         print_line(f"the store has schema version {report.after} already", style="green")
     else:
         print_line(f"migrated from schema version {report.before} to {report.after}", style="green")
+    if report.distributed_tables:
+        tables = counted(report.distributed_tables, "table")
+        print_line(f"distributed {tables} over the nodes of Citus", style="green")
 
 
 def open_store(data_dir: Path | None = None) -> "Engine":

@@ -46,11 +46,13 @@ class VacuumReport:
 class MigrationReport:
     """The version of a store's schema before and after a migration.
 
-    `before` is 0 if there was no store before.
+    `before` is 0 if there was no store before. `distributed_tables` is the count of tables that the
+    migration has distributed over the nodes of a Citus cluster.
     """
 
     before: int
     after: int
+    distributed_tables: int = 0
 
 
 @dataclass(frozen=True, slots=True)

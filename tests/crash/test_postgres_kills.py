@@ -176,12 +176,14 @@ class CrashRun:
         """
         twins = Twins(database, HOME_LEAVES, LIMITS)
         with database.write() as connection:
-            connection.execute("UPDATE hrag.unused_homes SET drop_after = now()")
+            connection.execute(
+                "UPDATE hrag.home_slots SET drop_after = now() WHERE drop_after IS NOT NULL"
+            )
             rows = connection.execute("SELECT tenant_id, collection_id FROM hrag.collections")
             collections = rows.fetchall()
         for tenant_id, collection_id in collections:
             twins.worker.maintain(tenant_id, collection_id, every_leaf=True)
-        until(lambda: twins.reclaim() is None and not twins.rows("hrag.unused_homes"))
+        until(lambda: twins.reclaim() is None and not twins.unused_slots())
         for table in ("term_vectors", "deleted_collections"):
             assert twins.rows(f"hrag.{table}") == 0
         assert check(database).problems == ()
@@ -191,7 +193,7 @@ class CrashRun:
                 " AND relkind = 'r'"
             ).fetchone()
         homes = database_value(database, "SELECT count(home) FROM hrag.collections")
-        assert tables == 2 * homes
+        assert tables == homes
         self.homes += homes
         self.parts += twins.rows("hrag.postings_parts")
 

@@ -1,7 +1,8 @@
 """Starts services once per session. Tests share them, because each test has a separate tenant.
 
-With `--engine=postgres` the services store data in databases of the session's PostgreSQL server.
-Tests of features that only the embedded engine has are marked `embedded_only`, with the reason.
+With `--engine=postgres` or `citus` the services store data in databases of the session's
+PostgreSQL server. Tests of features that only the embedded engine has are marked `embedded_only`,
+with the reason.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--engine=postgres`, marks all tests of this folder as `postgres`.
+    """With `--engine=postgres` or `citus`, marks all tests of this folder as `postgres`.
 
     Tests that are marked `embedded_only` are skipped then.
     """
@@ -46,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _engine(request: pytest.FixtureRequest, _no_settings_from_outside: None) -> Iterator[None]:
     """Makes all services of the session store data in the engine that `--engine` names."""
     with ExitStack() as closing:
-        if request.config.getoption("--engine") == "postgres":
+        if request.config.getoption("--engine") != "embedded":
             closing.enter_context(stores.in_postgres(request.getfixturevalue("postgres")))
         yield
 

@@ -104,12 +104,10 @@ class PostgresStore:
             return usage_of(connection, tenant_id)[:3]
 
     def reclaim(self) -> None:
-        from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
+        from hrag.engine.postgres.maintenance.reclaim import deleted_collections, reclaim_some
 
-        with self._database.write() as connection:
-            deleted = next_deleted(connection)
-            if deleted is not None:
-                reclaim_some(connection, deleted)
+        for deleted in deleted_collections(self._database)[:1]:
+            reclaim_some(self._database, deleted)
 
     def close(self) -> None:
         from hrag.engine.postgres.admin.check import check as checked

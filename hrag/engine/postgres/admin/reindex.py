@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.postgres.indexes.lexical_index import MIN_PART_LEAVES, build_part
 from hrag.engine.postgres.indexes.term_vectors import leaf_terms_of, packed
-from hrag.engine.postgres.maintenance.advisory_locks import lock_step
+from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints, binaries, integers
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -52,9 +52,10 @@ ORDER BY ordinal LIMIT %(page)s
 """
 _ADD_VECTORS = """
 INSERT INTO hrag.term_vectors (tenant_id, collection_id, ordinal, leaf_count, vector)
-SELECT %(tenant_id)s, %(collection_id)s, ordinal, leaf_count, vector
-FROM unnest(%(ordinals)b::bigint[], %(leaf_counts)b::integer[], %(vectors)b::bytea[])
+SELECT t.tenant_id, %(collection_id)s, ordinal, leaf_count, vector FROM hrag.tenants t,
+  unnest(%(ordinals)b::bigint[], %(leaf_counts)b::integer[], %(vectors)b::bytea[])
   AS new (ordinal, leaf_count, vector)
+WHERE t.tenant_id = %(tenant_id)s
 """
 _SET_TERM_COUNTS = """
 UPDATE hrag.documents AS d SET term_count = new.term_count

@@ -19,7 +19,7 @@ from hrag.engine.common.labels import Labels, labels_of, ordinals_of
 from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.postgres.indexes.postings import PostingArrays, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import unpacked
-from hrag.engine.postgres.store.arrays import bigints
+from hrag.engine.postgres.store.arrays import bigints, binaries
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import Key
 from hrag.text.analysis import LeafTerms
@@ -67,8 +67,9 @@ AND ordinal = ANY(%(ordinals)b::bigint[]) RETURNING ordinal
 """
 _ADD_TOMBSTONES = """
 INSERT INTO hrag.tombstones (tenant_id, collection_id, ordinal, leaf_count)
-SELECT %(tenant_id)s, %(collection_id)s, *
-FROM unnest(%(ordinals)s::bigint[], %(counts)s::integer[])
+SELECT t.tenant_id, %(collection_id)s, ordinal, leaf_count FROM hrag.tenants t,
+  unnest(%(ordinals)s::bigint[], %(counts)s::integer[]) AS deleted (ordinal, leaf_count)
+WHERE t.tenant_id = %(tenant_id)s
 """
 _PARTS = """
 SELECT part, first_ordinal, last_ordinal, leaf_count, (
@@ -82,8 +83,13 @@ _ADD_PART = """
 INSERT INTO hrag.postings_parts
 VALUES (%(tenant_id)s, %(collection_id)s, %(part)s, %(first)s, %(last)s, %(leaves)s)
 """
-_COPY = """
-COPY hrag.postings (tenant_id, collection_id, term, part, postings) FROM STDIN (FORMAT BINARY)
+# On Citus, COPY would commit in two phases; see `hrag.engine.postgres.write.changes`.
+_ADD_POSTINGS = """
+INSERT INTO hrag.postings (tenant_id, collection_id, term, part, postings)
+SELECT t.tenant_id, %(collection_id)s, term, %(part)s, postings
+FROM hrag.tenants t,
+  unnest(%(terms)b::bigint[], %(postings)b::bytea[]) AS new (term, postings)
+WHERE t.tenant_id = %(tenant_id)s
 """
 _DELETED = """
 SELECT ordinal FROM hrag.tombstones
@@ -307,12 +313,9 @@ def _write(
     """Inserts the row of a part and the rows of its postings."""
     numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})
-    collection = (key["tenant_id"], key["collection_id"])
-    # Each batch is written by a separate COPY. Between two batches, a merge reads the rows of the
-    # next batch from the same connection, which is not possible during a COPY.
     for batch in postings:
-        rows = zip(batch.terms.tolist(), batch.packed(part.first_ordinal), strict=True)
-        with connection.cursor() as cursor, cursor.copy(_COPY) as copying:
-            copying.set_types(["text", "int8", "int8", "int8", "bytea"])
-            for term, row in rows:
-                copying.write_row((*collection, term, part.number, row))
+        rows = {
+            "terms": bigints(batch.terms),
+            "postings": binaries(batch.packed(part.first_ordinal)),
+        }
+        connection.execute(_ADD_POSTINGS, {**key, **rows, "part": part.number})

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from hrag.engine.postgres.indexes.homes import HOME_RETENTION, retire_home
-from hrag.engine.postgres.maintenance.advisory_locks import lock_step
-from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, Slot, retire_slot
+from hrag.engine.postgres.store.advisory_locks import lock_step
+from hrag.engine.postgres.store.cluster import rows_of_all_nodes
+from hrag.engine.postgres.store.database import PostgresDatabase
 
 # One step deletes at most this many rows.
 _ROWS = 10_000
@@ -22,9 +23,10 @@ TABLES = (
 )
 """The tables of the schema hrag whose rows belong to a collection."""
 
-_NEXT = """
-SELECT tenant_id, collection_id, home FROM hrag.deleted_collections
-LIMIT 1 FOR UPDATE SKIP LOCKED
+_DELETED = "SELECT tenant_id, collection_id, home FROM %s"
+_LOCK = """
+SELECT FROM hrag.deleted_collections
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s FOR UPDATE SKIP LOCKED
 """
 _REMOVE_ROWS = sql.SQL("""
 DELETE FROM hrag.{table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
@@ -41,7 +43,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 class DeletedCollection(NamedTuple):
     """A deleted collection whose rows still exist.
 
-    `home` is the id of its home, the pair of tables with its leaves; None if it had no home.
+    `home` is the id of its home, a table with an HNSW index; None if it had no home.
     """
 
     tenant_id: str
@@ -49,40 +51,45 @@ class DeletedCollection(NamedTuple):
     home: int | None
 
 
-def next_deleted(connection: Connection) -> DeletedCollection | None:
-    """Locks and returns a deleted collection whose rows no other process is deleting.
-
-    Returns None if there is no such collection.
-    """
-    row = connection.execute(_NEXT).fetchone()
-    return None if row is None else DeletedCollection(*row)
+def deleted_collections(database: PostgresDatabase) -> list[DeletedCollection]:
+    """Returns the deleted collections whose rows still exist, of all tenants whose nodes answer."""
+    with database.read() as connection:
+        rows = rows_of_all_nodes(connection, "hrag.deleted_collections", _DELETED)
+    return [DeletedCollection(**row) for row in rows]
 
 
 def reclaim_some(
-    connection: Connection,
+    database: PostgresDatabase,
     deleted: DeletedCollection,
     home_retention: timedelta = HOME_RETENTION,
 ) -> bool:
-    """Deletes some rows of a deleted collection.
+    """Deletes some rows of a deleted collection; returns False if nothing is left to do.
 
-    Always returns True, so that the caller continues until no deleted collection remains.
+    Also returns False if another process is deleting its rows.
 
-    If no row remains, deletes the collection from `deleted_collections`. If the collection also has
-    a home (a pair of tables for the leaves of a large collection), then records that the home may
-    be dropped after `home_retention`. Before anything else, waits for a maintenance step that began
-    before the collection was deleted. Otherwise the rows that this step writes would never be
-    deleted.
+    If no row remains, deletes the collection from `deleted_collections`. If the collection also had
+    a home, then its place in the home may be cleared after `home_retention`. Before anything else,
+    waits for a maintenance step that began before the collection was deleted. Otherwise the rows
+    that this step writes would never be deleted.
     """
-    lock_step(connection, deleted.collection_id)
     parameters = {
         "tenant_id": deleted.tenant_id,
         "collection_id": deleted.collection_id,
         "rows": _ROWS,
     }
-    for statement in _REMOVE:
-        if connection.execute(statement, parameters).rowcount:
-            return True
+    with database.write() as connection:
+        lock_step(connection, deleted.collection_id)
+        if not connection.execute(_LOCK, parameters).rowcount:
+            return False
+        for statement in _REMOVE:
+            if connection.execute(statement, parameters).rowcount:
+                return True
+    # On Citus, the list of homes is on another node than the tenant's rows. If this process ends
+    # between the two transactions, both are repeated.
     if deleted.home is not None:
-        retire_home(connection, deleted.tenant_id, deleted.home, home_retention)
-    connection.execute(_REMOVE_ENTRY, parameters)
-    return True
+        slot = Slot(deleted.home, deleted.tenant_id, deleted.collection_id)
+        with database.write() as connection:
+            retire_slot(connection, slot, home_retention)
+    with database.write() as connection:
+        connection.execute(_REMOVE_ENTRY, parameters)
+    return False

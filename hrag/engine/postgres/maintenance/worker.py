@@ -1,8 +1,8 @@
 """The background worker that maintains the indexes of a writer's collections.
 
-The worker builds and merges the parts of the lexical index. It builds homes for large collections.
-A home is a pair of tables: one with an HNSW index, and the tail, which receives new leaves. The
-worker moves leaves from the tail to the table with the index. It also deletes the rows of deleted
+The worker builds and merges the parts of the lexical index. It moves large collections to homes. A
+home is a table with an HNSW index. New leaves of a collection are in the table `hrag.leaves`, its
+tail; the worker moves them to the home. It also deletes the rows of deleted
 collections. Any number of processes may run a worker. An advisory lock prevents two workers from
 maintaining the same collection at the same time. What a worker leaves unfinished, another worker
 completes. A worker checks a collection as soon as the writer of its process has changed it, and
@@ -19,12 +19,12 @@ from functools import partial
 import structlog
 
 from hrag.config import DEFAULT_HOME_LEAVES
+from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, clear_unused_slot
 from hrag.engine.postgres.indexes.homes import (
-    HOME_RETENTION,
     drain_tail,
-    drop_unused,
     home_sizes,
     move_collection,
+    vacuum_graph,
 )
 from hrag.engine.postgres.indexes.lexical_index import (
     FAN_IN,
@@ -32,8 +32,13 @@ from hrag.engine.postgres.indexes.lexical_index import (
     build_part,
     merge_parts,
 )
-from hrag.engine.postgres.maintenance.advisory_locks import lock_step, try_lock_maintenance
-from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
+from hrag.engine.postgres.maintenance.reclaim import (
+    DeletedCollection,
+    deleted_collections,
+    reclaim_some,
+)
+from hrag.engine.postgres.store.advisory_locks import lock_step, try_lock_maintenance
+from hrag.engine.postgres.store.cluster import is_distributed, rows_of_all_nodes
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_id
@@ -45,13 +50,17 @@ _log = structlog.get_logger()
 _POLL_S = 0.05
 _STOP_S = 10.0
 
-_SURVEY = """
-SELECT tenant_id, collection_id FROM hrag.term_vectors
-GROUP BY tenant_id, collection_id HAVING sum(leaf_count) >= %(min_leaves)s
-UNION SELECT tenant_id, collection_id FROM hrag.collections
-WHERE home IS NOT NULL OR leaves > %(home_leaves)s
-UNION SELECT tenant_id, collection_id FROM hrag.tombstones
-"""
+# The queries that find work, and their tables. Each node runs them on its own rows.
+_SURVEY = {
+    "hrag.term_vectors": """
+SELECT tenant_id, collection_id FROM %s
+GROUP BY tenant_id, collection_id HAVING sum(leaf_count) >= {min_leaves}
+""",
+    "hrag.collections": """
+SELECT tenant_id, collection_id FROM %s WHERE home IS NOT NULL OR leaves > {home_leaves}
+""",
+    "hrag.tombstones": "SELECT DISTINCT tenant_id, collection_id FROM %s",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +111,7 @@ class MaintenanceWorker:
     ) -> None:
         """Creates the worker; `start` starts its thread.
 
-        A collection with more than `home_leaves` leaves gets a home of its own. A home is a pair of
-        tables: one with an HNSW index, and the tail, which receives new leaves.
+        A collection with more than `home_leaves` leaves gets a home, a table with an HNSW index.
         """
         self._database = database
         self._home_leaves = home_leaves
@@ -187,28 +195,25 @@ class MaintenanceWorker:
     def _survey(self) -> None:
         """Finds all collections that may need maintenance; `_maintain_changed` then maintains them.
 
-        Also deletes the rows of deleted collections, and drops unused homes. A home is a pair of
-        tables, and it is unused if no collection uses these tables any more.
+        Also deletes the rows of deleted collections, and the leaves in homes that no collection
+        uses any more. On a cluster, finds the collections on all nodes that answer.
         """
-        parameters = {
-            "min_leaves": self._limits.min_part_leaves,
-            "home_leaves": self._home_leaves,
-        }
-        with self._database.read() as connection:
-            collections = set(connection.execute(_SURVEY, parameters).fetchall())
-        with self._lock:
-            self._changed |= collections
-        while not self._closing.is_set() and self._reclaim():
-            pass
-        while not self._closing.is_set() and drop_unused(self._database):
+        limits = {"min_leaves": self._limits.min_part_leaves, "home_leaves": self._home_leaves}
+        for table, query in _SURVEY.items():
+            with self._database.read() as connection:
+                rows = rows_of_all_nodes(connection, table, query.format(**limits))
+            with self._lock:
+                self._changed |= {(row["tenant_id"], row["collection_id"]) for row in rows}
+        for deleted in deleted_collections(self._database):
+            self._try(partial(self._reclaim, deleted), deleted.collection_id)
+        while not self._closing.is_set() and clear_unused_slot(self._database):
             pass
 
-    def _reclaim(self) -> bool:
-        with self._database.write() as connection:
-            deleted = next_deleted(connection)
-            if deleted is None:
-                return False
-            return reclaim_some(connection, deleted, self._limits.home_retention)
+    def _reclaim(self, deleted: DeletedCollection) -> None:
+        while not self._closing.is_set() and reclaim_some(
+            self._database, deleted, self._limits.home_retention
+        ):
+            pass
 
     def _maintain_changed(self) -> bool:
         """Maintains the collections that have changed; returns False if this fails for any."""
@@ -276,10 +281,15 @@ class MaintenanceWorker:
                     self._backlogs.pop(collection_id, None)
                     return
                 sizes = home_sizes(connection, collection)
+                has_nodes = is_distributed(connection)
             self._backlogs[collection_id] = sizes.scanned
-            if self._needs_new_home(collection, sizes.indexed, sizes.scanned, every_leaf):
+            needs_home = self._needs_new_home(
+                collection, sizes.indexed, sizes.scanned, every_leaf, has_nodes
+            )
+            if needs_home:
                 self._move(collection)
             elif collection.home is None or sizes.scanned <= short_tail:
+                vacuum_graph(self._database, collection, sizes.indexed)
                 return
             else:
                 with self._database.write() as connection:
@@ -287,20 +297,26 @@ class MaintenanceWorker:
                         return
 
     def _needs_new_home(
-        self, collection: OpenedCollection, indexed: int, scanned: int, every_leaf: bool
+        self,
+        collection: OpenedCollection,
+        indexed: int,
+        scanned: int,
+        every_leaf: bool,
+        has_nodes: bool,
     ) -> bool:
-        """Returns True if a new home must be built for the collection.
+        """Returns True if the collection must move to a home, or to another one.
 
-        A home is a pair of tables: one with an HNSW index, and the tail, which receives new leaves.
-        A collection without a home needs one if it has more than `home_leaves` leaves or, with
-        `every_leaf`, at least one leaf. A collection with a home needs a new one if the tail has
-        more leaves than the index and more than `home_leaves`. Building a new index then costs less
-        than inserting the leaves of the tail into the old index one by one. `indexed` is the count
-        of leaves in the index, and `scanned` is the count of the other leaves.
+        A home is a table with an HNSW index. A collection without a home needs one if it has more
+        than `home_leaves` leaves or, with `every_leaf`, at least one leaf. A collection with a home
+        needs a new one if its tail has more leaves than the index and more than `home_leaves`.
+        Building a new index then costs less than inserting the leaves of the tail into the old
+        index one by one. `indexed` is the count of leaves in the index, and `scanned` is the count
+        of the other leaves. On a cluster (`has_nodes`), collections share homes, so a collection
+        keeps its home, and its tail is emptied in steps.
         """
         if collection.home is None:
             return scanned > (0 if every_leaf else self._home_leaves)
-        return scanned > max(indexed, self._home_leaves)
+        return not has_nodes and scanned > max(indexed, self._home_leaves)
 
     def _move(self, collection: OpenedCollection) -> None:
         began_s = time.monotonic()

@@ -39,8 +39,9 @@ _NO_SEQSCAN = b"; SET LOCAL enable_seqscan = off"
 # 0.985 with 100, and 0.995 with 200.
 EF_SEARCH = 200
 # The settings of searches in an HNSW index; `vector_source` explains them. With `relaxed_order`,
-# pgvector continues its scan until it has found enough rows that are eligible and not deleted. The
-# settings are made by SET LOCAL because Citus does not propagate set_config() to its worker nodes.
+# pgvector continues its scan until it has found enough rows that are eligible and not deleted.
+# Citus does not send these settings to its nodes, where they are settings of the role. If it sent
+# them, it would send the whole text, with BEGIN, for each setting.
 _INDEX_SETTINGS = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
 _BEGIN_READING = b"".join(
     (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _NO_SEQSCAN, _INDEX_SETTINGS % EF_SEARCH)

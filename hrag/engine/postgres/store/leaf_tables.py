@@ -8,11 +8,16 @@ from hrag.engine.postgres.store.queries import table_names
 def tables_of(home: int | None) -> tuple[sql.Composable, ...]:
     """Returns the table identifiers for the leaves of a collection.
 
-    If `home` is the id of a home, a pair of tables for one large collection, returns the table with
-    the HNSW index, then the tail with the newest leaves. If `home` is None, returns only the table
-    `hrag.leaves`, which all collections without a home share.
+    If `home` is the id of a home, which is a table with an HNSW index, returns this table, then the
+    table `hrag.leaves`, which has the newest leaves of the collection: its tail. If `home` is None,
+    returns only the table `hrag.leaves`.
     """
     return tuple(sql.Identifier(*name) for name in table_names(home))
+
+
+def home_table(home: int) -> sql.Identifier:
+    """Returns the identifier of the table of the home with this id."""
+    return sql.Identifier(*table_names(home)[0])
 
 
 def rendered(statement: sql.Composable) -> sql.SQL:

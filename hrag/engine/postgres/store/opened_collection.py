@@ -11,9 +11,7 @@ from hrag.engine.postgres.store.queries import collection_record, is_storable
 from hrag.values.collections import CollectionSettings
 
 _COLUMNS = """
-c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence,
-(SELECT reltuples FROM pg_class
- WHERE relnamespace = 'hrag_homes'::regnamespace AND relname = 'leaves_' || c.home)
+c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence, c.graph_leaves
 """
 _TABLES = "hrag.collections c JOIN hrag.tenants t USING (tenant_id)"
 _BY_NAME = f"""
@@ -33,12 +31,12 @@ Key: TypeAlias = Mapping[str, object]
 class OpenedCollection:
     """A collection and its running totals, as one snapshot sees them.
 
-    `home` is the id of the collection's home, a pair of tables for its leaves; None while its
-    leaves are in the table `hrag.leaves`, which many collections share. `leaves` is the count of
-    leaves of documents that are not deleted. `terms` is the count of occurrences of terms in these
-    leaves. `sequence` is the sequence number of the tenant's last commit. `in_graph` estimates how
-    many leaves the HNSW index of the home contains; None without a home. Deleted leaves stay in the
-    index until VACUUM, which also updates the estimate.
+    `home` is the id of the collection's home, a table with an HNSW index. If it is None, all leaves
+    of the collection are in the table `hrag.leaves`; otherwise only the newest ones are there, the
+    tail of the collection. `leaves` is the count of leaves of documents that are not deleted.
+    `terms` is the count of occurrences of terms in these leaves. `sequence` is the sequence number
+    of the tenant's last commit. `in_graph` is the count of leaves in the HNSW index, with deleted
+    leaves that VACUUM may not have removed.
     """
 
     tenant_id: str
@@ -48,7 +46,7 @@ class OpenedCollection:
     leaves: int
     terms: int
     sequence: int
-    in_graph: float | None
+    in_graph: int = 0
 
     @property
     def settings(self) -> CollectionSettings:

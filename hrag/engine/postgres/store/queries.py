@@ -55,6 +55,10 @@ WHERE n.tenant_id = %s AND NOT n.is_alias AND n.name > %s ORDER BY n.name LIMIT 
 """
 
 
+LEAVES = ("hrag", "leaves")
+"""The schema and the name of the table that all collections share."""
+
+
 class CollectionState(NamedTuple):
     """A collection's running totals, stored in the table `collections`."""
 
@@ -206,13 +210,13 @@ def described(documents: int, record: str) -> Collection:
 def table_names(home: int | None) -> Sequence[tuple[str, str]]:
     """Returns the schema and the name of each table that may contain leaves of a collection.
 
-    The writer inserts new leaves into the last of these tables. `home` is the id of the
-    collection's home, a pair of tables for its leaves. `home` is None if its leaves are in the
-    table `hrag.leaves`, which all collections without a home share.
+    The writer inserts new leaves into the last of these tables, `hrag.leaves`, which all
+    collections share. `home` is the id of the collection's home, a table with an HNSW index; None
+    if it has none.
     """
     if home is None:
-        return (("hrag", "leaves"),)
-    return (("hrag_homes", f"leaves_{home}"), ("hrag_homes", f"tail_{home}"))
+        return (LEAVES,)
+    return (("hrag_homes", f"leaves_{home}"), LEAVES)
 
 
 def one_value(connection: Connection, query: Any, params: Any) -> Any:

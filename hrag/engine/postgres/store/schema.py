@@ -5,11 +5,14 @@ creates. Migrations run in order. Each one runs in a transaction that also write
 hrag.migrations. A migration cannot be undone. An advisory lock of the database prevents two
 processes from running migrations at the same time. Once a version of hrag is released, the
 statements of its migrations are never edited: a change of the schema needs a new file.
+
+In a database with nodes of Citus, the tables are then distributed over the nodes.
 """
 
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import LiteralString
 
 import psycopg
 
@@ -40,6 +43,14 @@ WHERE nspname = 'hrag' AND relname = 'migrations'
 _VECTOR_SCHEMA = """
 SELECT quote_ident(nspname), to_regtype('halfvec') IS NOT NULL
 FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'
+"""
+_HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
+_COUNT_NODES = """
+SELECT count(*) FROM pg_dist_node WHERE shouldhaveshards AND isactive AND noderole = 'primary'
+"""
+_COUNT_DISTRIBUTED = """
+SELECT count(*) FROM pg_dist_partition JOIN pg_class ON pg_class.oid = logicalrelid
+WHERE relnamespace = 'hrag'::regnamespace
 """
 
 
@@ -73,7 +84,8 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
 
     Several processes may call this function at once. If it is interrupted, the store has the
     version of the last complete migration. A new store is created in one transaction, so other
-    transactions see it only in the newest version.
+    transactions see it only in the newest version. If the database has nodes of Citus, one
+    transaction at the end distributes the tables that are not distributed yet.
 
     Raises StoreUnavailable if the server is older than `oldest_server`, if pgvector is too old, if
     the role lacks a right, or if a newer version of hrag has migrated the store. The message says
@@ -96,7 +108,12 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
             if after == migration.version - 1:
                 _run_migration(connection, migration)
                 after = migration.version
-    return MigrationReport(before, after)
+    # This is a transaction of its own because Citus uses connections of a superuser to create what
+    # the tables depend on. These connections see only what is committed.
+    with database.write() as connection:
+        _lock_version(connection)
+        distributed = _distribute_tables(connection)
+    return MigrationReport(before, after, distributed)
 
 
 def _lock_version(connection: Connection) -> int:
@@ -150,6 +167,23 @@ def _run_migration(connection: Connection, migration: Migration) -> None:
         "INSERT INTO hrag.migrations (version, name) VALUES (%s, %s)",
         (migration.version, migration.name),
     )
+
+
+def _distribute_tables(connection: Connection) -> int:
+    """Distributes the tables over the nodes of Citus, if the database has such nodes.
+
+    Returns how many tables were distributed; tables that were distributed before do not count.
+    """
+    if connection.execute(_HAS_CITUS).fetchone() is None or not _count(connection, _COUNT_NODES):
+        return 0
+    before = _count(connection, _COUNT_DISTRIBUTED)
+    connection.execute("CALL hrag.distribute_tables()")
+    return _count(connection, _COUNT_DISTRIBUTED) - before
+
+
+def _count(connection: Connection, statement: LiteralString) -> int:
+    (number,) = connection.execute(statement).fetchone() or (0,)
+    return int(number)
 
 
 def _require_newest(version: int) -> None:

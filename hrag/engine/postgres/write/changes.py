@@ -2,6 +2,10 @@
 
 Each statement receives the rows of a table as one array per column. Rows are deleted before new
 rows are inserted, because a new version of a document has the same document id as the old version.
+
+Each INSERT also reads the tenant's row from `hrag.tenants`. So Citus sends the whole statement to
+the one node that has the tenant's rows. An INSERT from arrays alone would be evaluated by the
+coordinator, which sends the rows to the node by COPY; row-level security does not allow this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,41 +49,56 @@ WHERE tenant_id = %s AND collection_id = %s AND term = ANY(%s) AND ordinal = ANY
 """
 # A deleted document has either a term vector, which is deleted, or postings in the lexical index.
 # Postings are deleted only by a later merge, so a document without a term vector gets a tombstone.
-_DELETE_TERM_VECTORS = """
-WITH deleted AS (
-  DELETE FROM hrag.term_vectors
-  WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s) RETURNING ordinal
-)
+# The first statement waits for a transaction that builds a part from some of the term vectors. The
+# second statement then sees which term vectors this transaction has deleted.
+_LOCK_TERM_VECTORS = """
+SELECT FROM hrag.term_vectors
+WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s) ORDER BY ordinal FOR UPDATE
+"""
+_INSERT_TOMBSTONES = """
 INSERT INTO hrag.tombstones (tenant_id, collection_id, ordinal, leaf_count)
-SELECT %s, %s, ordinal, leaf_count FROM unnest(%s, %s) AS removed (ordinal, leaf_count)
-WHERE ordinal NOT IN (SELECT ordinal FROM deleted)
+SELECT t.tenant_id, %s, removed.ordinal, removed.leaf_count
+FROM hrag.tenants t, unnest(%s, %s) AS removed (ordinal, leaf_count)
+WHERE t.tenant_id = %s AND NOT EXISTS (
+  SELECT FROM hrag.term_vectors v
+  WHERE v.tenant_id = t.tenant_id AND v.collection_id = %s AND v.ordinal = removed.ordinal)
+"""
+_DELETE_TERM_VECTORS = """
+DELETE FROM hrag.term_vectors
+WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 """
 _INSERT_DOCUMENTS = """
 INSERT INTO hrag.documents (tenant_id, collection_id, ordinal, document_id, content_hash,
   sequence, leaf_count, term_count, is_unsummarised, record, tree, body, summarised)
-SELECT %s, collection_id, ordinal, document_id, content_hash, sequence, leaf_count, term_count,
-  is_unsummarised, record, tree, body, nullif(summarised, '')
-FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (collection_id, ordinal,
-  document_id, content_hash, sequence, leaf_count, term_count, is_unsummarised, record, tree,
-  body, summarised)
+SELECT t.tenant_id, collection_id, ordinal, document_id, content_hash, new.sequence, leaf_count,
+  term_count, is_unsummarised, record, tree, body, nullif(summarised, '')
+FROM hrag.tenants t, unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (collection_id,
+  ordinal, document_id, content_hash, sequence, leaf_count, term_count, is_unsummarised, record,
+  tree, body, summarised)
+WHERE t.tenant_id = %s
 """
 # The ancestors of all leaves are in one array, of which each leaf gets one slice. If the array of
 # vectors is empty, `embedding` is null for each leaf.
 _INSERT_LEAVES = """
-INSERT INTO {} (tenant_id, collection_id, ordinal, leaf, above, embedding)
-SELECT %s, %s, ordinal, leaf, (%s)[(number - 1) * %s + 1 : number * %s], embedding
-FROM ROWS FROM (unnest(%s), unnest(%s), unnest(%s::halfvec[])) WITH ORDINALITY
+INSERT INTO hrag.leaves (tenant_id, collection_id, ordinal, leaf, above, embedding)
+SELECT t.tenant_id, %s, ordinal, leaf, (%s)[(number - 1) * %s + 1 : number * %s], embedding
+FROM hrag.tenants t,
+  ROWS FROM (unnest(%s), unnest(%s), unnest(%s::halfvec[])) WITH ORDINALITY
   AS new (ordinal, leaf, embedding, number)
+WHERE t.tenant_id = %s
 """
 _INSERT_TERMS = """
 INSERT INTO hrag.terms (tenant_id, collection_id, term, ordinal)
-SELECT %s, collection_id, term, ordinal
-FROM unnest(%s, %s, %s) AS new (collection_id, term, ordinal)
+SELECT t.tenant_id, collection_id, term, ordinal
+FROM hrag.tenants t, unnest(%s, %s, %s) AS new (collection_id, term, ordinal)
+WHERE t.tenant_id = %s
 """
 _INSERT_TERM_VECTORS = """
 INSERT INTO hrag.term_vectors (tenant_id, collection_id, ordinal, leaf_count, vector)
-SELECT %s, collection_id, ordinal, leaf_count, vector
-FROM unnest(%s, %s, %s, %s) AS new (collection_id, ordinal, leaf_count, vector)
+SELECT t.tenant_id, collection_id, ordinal, leaf_count, vector
+FROM hrag.tenants t,
+  unnest(%s, %s, %s, %s) AS new (collection_id, ordinal, leaf_count, vector)
+WHERE t.tenant_id = %s
 """
 _REVISE_DOCUMENT = """
 UPDATE hrag.documents SET content_hash = %s, sequence = %s, record = %b
@@ -198,7 +217,7 @@ def write_changes(
             new = list(changes.new.values())
             for batch in _batches(new):
                 _insert(connection, tenant_id, number, batch)
-                _insert_leaves(connection, tenant_id, number, changes.home, batch, halfvec_oid)
+                _insert_leaves(connection, tenant_id, number, batch, halfvec_oid)
             parameters = (changes.sequence, *changes.counts, tenant_id, number)
             connection.execute(_UPDATE_TOTALS, parameters)
         connection.execute(_SET_USAGE, (*usage, tenant_id))
@@ -221,9 +240,9 @@ def _delete(
         connection.execute(_DELETE_TERMS, (tenant_id, number, binaries(terms), deleted))
     if changes.analyzer:
         leaf_counts = integers([version.record.leaf_count for version in changes.deleted])
-        connection.execute(
-            _DELETE_TERM_VECTORS, (*parameters, tenant_id, number, deleted, leaf_counts)
-        )
+        connection.execute(_LOCK_TERM_VECTORS, parameters)
+        connection.execute(_INSERT_TOMBSTONES, (number, deleted, leaf_counts, tenant_id, number))
+        connection.execute(_DELETE_TERM_VECTORS, parameters)
 
 
 def _revise(
@@ -274,7 +293,6 @@ def _insert(
     connection.execute(
         _INSERT_DOCUMENTS,
         (
-            tenant_id,
             numbers,
             ordinals,
             texts([record.document_id for record in records]),
@@ -287,6 +305,7 @@ def _insert(
             binaries([draft.document.tree.to_bytes() for draft in drafts]),
             binaries([draft.document.parsed.text.encode() for draft in drafts]),
             binaries([summarised for _, _, summarised in new]),
+            tenant_id,
         ),
     )
     terms = [(version.ordinal, draft.terms) for version, draft, _ in new]
@@ -294,7 +313,7 @@ def _insert(
     vectors = [draft.term_vector for draft in drafts if draft.term_vector is not None]
     if vectors:
         columns = (numbers, ordinals, leaf_counts, binaries(vectors))
-        connection.execute(_INSERT_TERM_VECTORS, (tenant_id, *columns))
+        connection.execute(_INSERT_TERM_VECTORS, (*columns, tenant_id))
 
 
 def _insert_terms(
@@ -310,14 +329,13 @@ def _insert_terms(
     ordinals = np.repeat([ordinal for ordinal, _ in terms], counts)
     all_terms = binaries([term for _, document_terms in terms for term in document_terms])
     numbers = bigints(np.full(len(ordinals), number))
-    connection.execute(_INSERT_TERMS, (tenant_id, numbers, all_terms, bigints(ordinals)))
+    connection.execute(_INSERT_TERMS, (numbers, all_terms, bigints(ordinals), tenant_id))
 
 
 def _insert_leaves(
     connection: Connection,
     tenant_id: str,
     number: int,
-    home: int | None,
     new: Sequence[tuple[DocumentVersion, DocumentDraft, bytes]],
     halfvec_oid: int,
 ) -> None:
@@ -327,13 +345,10 @@ def _insert_leaves(
         [version.ordinal for version, _, _ in new], [len(d.document.vectors) for _, d, _ in new]
     )
     heights, dimension = len(ancestors), vectors.shape[1]
-    table = sql.Identifier(*table_names(home)[-1])
-    statement = sql.SQL(_INSERT_LEAVES).format(table)
     rows = max(1, _STATEMENT_BYTES // (2 * dimension + 32))
     for start in range(0, len(vectors), rows):
         batch = slice(start, start + rows)
         values = (
-            tenant_id,
             number,
             integers(ancestors[:, batch].T.ravel()),
             heights,
@@ -341,5 +356,6 @@ def _insert_leaves(
             bigints(ordinals[batch]),
             integers(ancestors[0, batch]),
             halfvecs(vectors[batch] if dimension else vectors[:0], halfvec_oid),
+            tenant_id,
         )
-        connection.execute(statement, values)
+        connection.execute(_INSERT_LEAVES, values)

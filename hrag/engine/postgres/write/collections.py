@@ -63,14 +63,11 @@ INSERT INTO hrag.collections (tenant_id, collection_id, record, sequence)
 VALUES (%s, %s, %s::jsonb, %s)
 """
 _DELETE_COLLECTIONS = """
-WITH deleted AS (
-  DELETE FROM hrag.collections WHERE tenant_id = %s AND collection_id IN (%s, %s)
-  RETURNING tenant_id, collection_id, home, stored_bytes
-), noted AS (
-  INSERT INTO hrag.deleted_collections (tenant_id, collection_id, home)
-  SELECT tenant_id, collection_id, home FROM deleted
-)
-SELECT sum(stored_bytes)::bigint FROM deleted
+DELETE FROM hrag.collections WHERE tenant_id = %s AND collection_id IN (%s, %s)
+RETURNING collection_id, home, stored_bytes
+"""
+_ADD_DELETED = """
+INSERT INTO hrag.deleted_collections (tenant_id, collection_id, home) VALUES (%s, %s, %s)
 """
 
 
@@ -138,9 +135,12 @@ class CollectionWriter:
             check_no_aliases(tenant_id, handle.name, aliases)
             documents = collection_state(connection, handle).documents
             numbers = (tenant_id, number, summary_id_of(number))
-            freed_bytes = one_value(connection, _DELETE_COLLECTIONS, numbers)
+            deleted = connection.execute(_DELETE_COLLECTIONS, numbers).fetchall()
+            freed_bytes = sum(stored_bytes for _, _, stored_bytes in deleted)
             usage = usage_of(connection, tenant_id).plus(Usage(-1, -documents, -freed_bytes, 1))
             with connection.pipeline():
+                for deleted_number, home, _ in deleted:
+                    connection.execute(_ADD_DELETED, (tenant_id, deleted_number, home))
                 connection.execute(_DELETE_NAME, (tenant_id, handle.name))
                 connection.execute(_SET_USAGE, (*usage, tenant_id))
         self._report_changes(tenant_id, number)

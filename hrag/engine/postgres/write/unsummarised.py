@@ -14,6 +14,7 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 from hrag.engine.common.labels import LEAF_BITS
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.engine_documents import CollectionHandle, UnreadableVersion, Unsummarised
+from hrag.engine.postgres.store.cluster import rows_of_all_nodes
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
@@ -25,10 +26,11 @@ _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""
 
+# On a cluster, the collections of a node that is down are missing.
 _COLLECTIONS = """
-SELECT tenant_id, collection_id, summary_tokens, record::text FROM hrag.collections
-WHERE unsummarised > 0 AND record->'settings'->>'embedder' = %s
-ORDER BY collection_id <= %s, collection_id
+SELECT tenant_id, collection_id, summary_tokens, record::text,
+  record->'settings'->>'embedder' AS embedder
+FROM %s WHERE unsummarised > 0
 """
 _DOCUMENTS = """
 SELECT ordinal FROM hrag.documents
@@ -62,9 +64,19 @@ def next_unsummarised(
     Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
-    for tenant_id, number, spent_tokens, record in connection.execute(
-        _COLLECTIONS, (embedder, last)
-    ):
+    rows = rows_of_all_nodes(connection, "hrag.collections", _COLLECTIONS)
+    waiting = sorted(
+        (
+            row["collection_id"] <= last,
+            row["collection_id"],
+            row["tenant_id"],
+            row["summary_tokens"],
+            row["record"],
+        )
+        for row in rows
+        if row["embedder"] == embedder
+    )
+    for _, number, tenant_id, spent_tokens, record in waiting:
         if -number in excluding:
             continue
         with _report_damage(-number, f"collection {number} of tenant {tenant_id!r}"):

@@ -25,6 +25,7 @@ from hrag.engine.engine_documents import (
     Unsummarised,
     fitting,
 )
+from hrag.engine.postgres.store.cluster import rows_of_all_nodes
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.filter_sql import FilterQuery, filter_query, matching_ordinals
 from hrag.engine.postgres.store.queries import (
@@ -81,14 +82,17 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """)
 _FILTER_CLAUSE = sql.SQL("AND ordinal IN ({})")
 _COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS matching")
+# On a cluster, each shard has a row, and the totals of a node that is down are missing. The columns
+# are in the order of the fields of StoreTotals.
 _TOTALS = """
-SELECT count(*) FILTER (WHERE named), coalesce(sum(documents) FILTER (WHERE named), 0)::bigint,
-  coalesce(sum(leaves) FILTER (WHERE named), 0)::bigint,
-  coalesce(sum(leaves) FILTER (WHERE NOT named), 0)::bigint,
-  coalesce(sum(unsummarised), 0)::bigint,
-  coalesce(sum(text_bytes) FILTER (WHERE named), 0)::bigint,
-  coalesce(sum(vector_bytes), 0)::bigint
-FROM (SELECT *, record->>'summarises' = '0' AS named FROM hrag.collections) AS stored
+SELECT count(*) FILTER (WHERE named) AS collections,
+  coalesce(sum(documents) FILTER (WHERE named), 0)::bigint AS documents,
+  coalesce(sum(leaves) FILTER (WHERE named), 0)::bigint AS leaves,
+  coalesce(sum(leaves) FILTER (WHERE NOT named), 0)::bigint AS summaries,
+  coalesce(sum(unsummarised), 0)::bigint AS unsummarised,
+  coalesce(sum(text_bytes) FILTER (WHERE named), 0)::bigint AS text_bytes,
+  coalesce(sum(vector_bytes), 0)::bigint AS vector_bytes
+FROM (SELECT *, record->>'summarises' = '0' AS named FROM %s) AS stored
 """
 
 
@@ -322,9 +326,8 @@ class PostgresWriter(CollectionWriter):
 
     def totals(self) -> StoreTotals:
         with self._database.read() as connection:
-            row = connection.execute(_TOTALS).fetchone()
-        assert row is not None
-        return StoreTotals(*row)
+            rows = rows_of_all_nodes(connection, "hrag.collections", _TOTALS)
+        return StoreTotals(*map(sum, zip(*(row.values() for row in rows), strict=True)))
 
     # The following methods read documents without summaries, and store summaries.
 

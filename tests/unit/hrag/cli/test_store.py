@@ -114,14 +114,15 @@ class MigratingEngine:
 
     location = "host=db"
 
-    def __init__(self, before: int) -> None:
+    def __init__(self, before: int, distributed_tables: int = 0) -> None:
         self._before = before
+        self._distributed_tables = distributed_tables
 
     def administration(self) -> "MigratingEngine":
         return self
 
     def migrate(self) -> MigrationReport:
-        return MigrationReport(self._before, 3)
+        return MigrationReport(self._before, 3, self._distributed_tables)
 
 
 def migrate_schema(*arguments: str) -> Result:
@@ -129,18 +130,27 @@ def migrate_schema(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("before", "line"),
+    ("before", "distributed", "lines"),
     [
-        (0, "migrated from schema version 0 to 3\n"),
-        (3, "the store has schema version 3 already\n"),
+        (0, 0, "migrated from schema version 0 to 3\n"),
+        (3, 0, "the store has schema version 3 already\n"),
+        (
+            3,
+            11,
+            (
+                "the store has schema version 3 already\n"
+                "distributed 11 tables over the nodes of Citus\n"
+            ),
+        ),
     ],
 )
-def test_a_schema_migration_shows_the_versions(
-    monkeypatch: pytest.MonkeyPatch, before: int, line: str
+def test_a_schema_migration_shows_what_it_has_done(
+    monkeypatch: pytest.MonkeyPatch, before: int, distributed: int, lines: str
 ) -> None:
-    monkeypatch.setattr(store, "open_store", lambda: MigratingEngine(before))
-    assert migrate_schema().stdout == line
-    assert json.loads(migrate_schema("--json").stdout) == {"before": before, "after": 3}
+    monkeypatch.setattr(store, "open_store", lambda: MigratingEngine(before, distributed))
+    assert migrate_schema().stdout == lines
+    shown = {"before": before, "after": 3, "distributed_tables": distributed}
+    assert json.loads(migrate_schema("--json").stdout) == shown
 
 
 def test_a_schema_migration_is_audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

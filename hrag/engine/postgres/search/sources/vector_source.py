@@ -1,8 +1,8 @@
 """The dense source: finds the leaves whose vectors are nearest to the query's vector, by cosine.
 
-A home is a pair of tables for the leaves of a large collection: one has an HNSW index, and the tail
-has the newest leaves. If a collection has no home, all its leaves are scanned exactly. In a home,
-the HNSW index returns the nearest leaves of its table, and the tail is scanned. The index continues
+A home is a table with an HNSW index for the leaves of a large collection. If a collection has no
+home, all its leaves are scanned exactly. Otherwise the HNSW index returns the nearest leaves of the
+home, and the tail, the newest leaves in the table `hrag.leaves`, is scanned. The index continues
 until it has found enough eligible leaves (pgvector's iterative scan in relaxed order). If only a
 few leaves are eligible, or if the index returns too few leaves, all leaves are scanned exactly.
 
@@ -53,7 +53,8 @@ FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY 4, 1, 2 LIMI
 """
 _GRAPH = f"""
 SELECT ordinal, leaf, above, {_DISTANCE} AS distance, true AS by_index
-FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{index_limit}}
+FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}}
+ORDER BY {_DISTANCE} LIMIT {{index_limit}}
 """
 BY_INDEX = "count(*) FILTER (WHERE by_index) OVER ()"
 """An SQL expression: the count of rows of `nearest_leaves`, before LIMIT, from the HNSW index."""
@@ -62,7 +63,9 @@ WITH nearest AS MATERIALIZED ({{nearest}})
 SELECT ordinal << 20 | leaf, above, -distance, {BY_INDEX}
 FROM nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
-_SET_EF_SEARCH = "SET LOCAL hnsw.ef_search = {ef_search}"
+# Citus sends the second setting to the nodes only because of the first one, which means nothing to
+# a server without Citus.
+_SET_EF_SEARCH = b"SET LOCAL citus.propagate_set_commands = local; SET LOCAL hnsw.ef_search = %d"
 _BY_LABEL = f"""
 SELECT ordinal << 20 | leaf, above, {{cosine}}
 FROM unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS candidate (ordinal, leaf), LATERAL (
@@ -103,7 +106,7 @@ class VectorSource:
 
         The index also visits leaves that are deleted or not eligible.
         """
-        indexed = max(self._collection.leaves, self._collection.in_graph or 0)
+        indexed = max(self._collection.leaves, self._collection.in_graph)
         if eligible.count >= _NEARLY_ALL * indexed:
             return count
         return math.ceil(_FILTER_FACTOR * count * indexed / max(eligible.count, 1))
@@ -145,8 +148,7 @@ class VectorSource:
         # Each step of pgvector's iterative scan finds at most `ef_search` rows, so a search that
         # needs more rows sets a larger value.
         if graph and ef_search > EF_SEARCH:
-            literal = sql.Literal(ef_search)
-            self._connection.execute(sql.SQL(_SET_EF_SEARCH).format(ef_search=literal))
+            self._connection.run_script(_SET_EF_SEARCH % ef_search)
         return self._connection.execute(
             statement,
             {**self._parameters, **eligible.parameters, **extra},

@@ -40,14 +40,17 @@ CREATE SEQUENCE hrag.collection_ids INCREMENT BY 2;
 CREATE SEQUENCE hrag.home_ids;
 
 -- Collections and their running totals. `record` is JSON that is written when the collection is
--- created and does not change. If `home` is not null, the leaves are in the tables leaves_<home>
--- and tail_<home> of the schema hrag_homes, otherwise in hrag.leaves. `terms` is the count of
--- occurrences of terms in all living leaves.
+-- created and does not change. If `home` is not null, leaves are in the table leaves_<home> of the
+-- schema hrag_homes, except the newest ones, which are in hrag.leaves; otherwise all leaves are in
+-- hrag.leaves. `graph_leaves` is the count of leaves in the HNSW index of the home, with deleted ones
+-- that VACUUM may not have removed. `terms` is the count of occurrences of terms in all living
+-- leaves.
 CREATE TABLE hrag.collections (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
     record jsonb NOT NULL,
     home bigint,
+    graph_leaves bigint NOT NULL DEFAULT 0,
     sequence bigint NOT NULL,
     documents bigint NOT NULL DEFAULT 0,
     chunks bigint NOT NULL DEFAULT 0,
@@ -99,7 +102,7 @@ ALTER TABLE hrag.documents ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE INDEX unsummarised ON hrag.documents (tenant_id, collection_id, ordinal)
     WHERE is_unsummarised;
 
--- Leaves of collections without a home. `above` has the index of the leaf's ancestor at each
+-- Leaves of collections without a home, and the newest leaves of the others. `above` has the index of the leaf's ancestor at each
 -- level; its first element is the index of the leaf itself. `embedding` is null in a collection
 -- without vectors. The storage is PLAIN because scanning vectors that are stored out of line takes
 -- six times as long.
@@ -112,6 +115,9 @@ CREATE TABLE hrag.leaves (
     embedding halfvec,
     PRIMARY KEY (tenant_id, collection_id, ordinal, leaf)
 );
+-- Without a column that may be stored out of line, the table has no TOAST table. The tables of
+-- homes, which have many shards on Citus, are made like this one.
+ALTER TABLE hrag.leaves ALTER COLUMN tenant_id SET STORAGE PLAIN;
 ALTER TABLE hrag.leaves ALTER COLUMN above SET STORAGE PLAIN;
 ALTER TABLE hrag.leaves ALTER COLUMN embedding SET STORAGE PLAIN;
 
@@ -162,16 +168,22 @@ CREATE TABLE hrag.tombstones (
     PRIMARY KEY (tenant_id, collection_id, ordinal)
 );
 
--- The schema for the tables of homes, leaves_<n> and tail_<n>. A home has the leaves of one large
--- collection and an HNSW index.
+-- The schema for the tables of homes, leaves_<n>. A home has leaves of large collections and an HNSW
+-- index.
 CREATE SCHEMA hrag_homes;
 
--- Homes to drop. A home is dropped after the time `drop_after`, as soon as no running transaction
--- may use it. The table lists homes that another home has replaced. It also lists each new home
--- until a collection uses it, so that a home whose build was interrupted is dropped.
-CREATE TABLE hrag.unused_homes (
+-- The places of collections in homes. On one server, a home has one place. On Citus, a home is one
+-- distributed table, and has at most one place in each of its shards. At the time `drop_after`,
+-- maintenance clears the place, unless the collection uses it. The time is null if the collection
+-- is known to use it. A place is cleared only when no transaction is running any more that began
+-- before `transaction_id`, so that no running transaction may use it. On Citus, this table is on
+-- the coordinator.
+CREATE TABLE hrag.home_slots (
+    home bigint NOT NULL,
     tenant_id text COLLATE "C" NOT NULL,
-    home bigint PRIMARY KEY,
-    transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    drop_after timestamptz NOT NULL
+    collection_id bigint NOT NULL,
+    dimension integer NOT NULL,
+    transaction_id xid8,
+    drop_after timestamptz,
+    PRIMARY KEY (home, tenant_id, collection_id)
 );

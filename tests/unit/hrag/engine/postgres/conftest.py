@@ -56,7 +56,7 @@ def collection(writer: PostgresWriter) -> CollectionHandle:
 def in_home(database: PostgresDatabase) -> CollectionHandle:
     """The collection `c` of tenant `t`, which has one document and a home.
 
-    A home is a pair of tables for the leaves of one collection, one of them with an HNSW index.
+    A home is a table with an HNSW index for the leaves of a large collection.
     """
     writer = PostgresWriter(database)
     writer.create_collection("t", "c", collection_settings())

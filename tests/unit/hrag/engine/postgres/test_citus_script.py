@@ -1,87 +1,85 @@
-"""The script deploy/citus.sql runs, and hrag runs on the tables that the script changes.
+"""The script deploy/citus.sql runs, and may run again.
 
-The PostgreSQL server of the tests has no Citus. It has stand-ins for the functions of Citus, which
-record their calls. So the tests do not show how Citus itself distributes the tables.
+The PostgreSQL server of the tests has no Citus, so the tests leave out the call that distributes
+the tables.
 """
 
+import re
 import subprocess
+from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
-from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import PostgresDatabase
-from hrag.engine.postgres.write.writer import PostgresWriter
-from tests.support.documents.fakes import (
-    collection_settings,
-    find,
-    prepared,
-    query_vector,
-    sentences,
-)
+from hrag.engine.postgres.store.database import EF_SEARCH, PostgresDatabase
+from hrag.engine.postgres.store.schema import migrate
 from tests.support.manuals import ROOT
 from tests.support.servers.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.postgres
-
-CITUS_STAND_INS = """
-CREATE TABLE distributed (number serial, name text, is_empty boolean);
-CREATE FUNCTION create_distributed_table(name regclass, by text, colocate_with text)
-RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    found boolean;
-BEGIN
-    EXECUTE format('SELECT NOT EXISTS (SELECT %I FROM %s)', by, name) INTO found;
-    INSERT INTO distributed (name, is_empty) VALUES (name::text, found);
-END $$;
-CREATE FUNCTION run_command_on_all_nodes(command text) RETURNS void LANGUAGE plpgsql
-AS $$ BEGIN EXECUTE command; END $$;
-"""
+LOCAL_TABLES = {"migrations", "home_slots"}
+"""The tables that stay on the coordinator."""
+_CALL = "CALL hrag.distribute_tables();"
 
 
-@pytest.fixture
-def distributed(postgres: PostgresServer, postgres_dsn: str) -> str:
-    """The DSN of a database in which deploy/citus.sql has run."""
-    with psycopg.connect(postgres_dsn) as connection:
-        connection.execute(CITUS_STAND_INS)
-    program = [str(postgres.binaries / "psql"), "--no-psqlrc", "--set", "ON_ERROR_STOP=1"]
-    file = str(ROOT / "deploy" / "citus.sql")
+def run_script(postgres: PostgresServer, dsn: str, secrets: Path) -> None:
+    """Runs deploy/citus.sql without the call that distributes the tables."""
+    script = (ROOT / "deploy" / "citus.sql").read_text("utf-8")
+    assert script.count(_CALL) == 1
+    program = [str(postgres.binaries / "psql"), "--no-psqlrc", "--dbname", dsn]
     process = subprocess.run(
-        [*program, "--dbname", postgres_dsn, "--file", file],
+        [*program, "--set", f"secrets={secrets}"],
         check=False,
+        input=script.replace(_CALL, ""),
         capture_output=True,
         text=True,
     )
-    assert process.returncode == 0, process.stderr
-    return postgres_dsn
+    assert (process.returncode, process.stderr) == (0, "")
 
 
-def test_the_tables_of_homes_are_distributed_while_empty_and_have_the_tenant_in_their_key(
-    distributed: str, database: PostgresDatabase
+@pytest.mark.postgres
+def test_the_script_gives_the_role_of_services_a_password_and_settings_on_nodes(
+    own_server: PostgresServer, tmp_path: Path
 ) -> None:
-    writer = PostgresWriter(database)
-    writer.create_collection("t", "c", collection_settings())
-    collection = writer.open("t", "c")
-    worker = MaintenanceWorker(database, home_leaves=8)
-    for number in range(8):
-        writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
-        if number % 4 == 3:
-            worker.maintain("t", collection.collection_id, every_leaf=True)
-    writer.delete(collection, "d0")
-    with PostgresReader(database).snapshot("t", "c") as snapshot:
-        assert find(snapshot, query_vector(1), 5).passages
-    with psycopg.connect(distributed) as connection:
-        names = connection.execute("SELECT name, is_empty FROM distributed ORDER BY number")
-        homes = [row for row in names if row[0].startswith("hrag_homes.")]
-        keys = connection.execute(
-            "SELECT DISTINCT pg_get_constraintdef(oid) FROM pg_constraint"
-            " WHERE connamespace = 'hrag_homes'::regnamespace AND contype = 'p'"
-        ).fetchall()
-        settings = connection.execute(
-            "SELECT current_setting('hnsw.ef_search'), current_setting('hnsw.iterative_scan')"
-        ).fetchone()
-    assert len(homes) >= 2
-    assert all(is_empty for _, is_empty in homes)
-    assert keys == [("PRIMARY KEY (tenant_id, ordinal, leaf)",)]
-    assert settings == ("200", "relaxed_order")
+    dsn = own_server.dsn(own_server.empty_database())
+    with closing(PostgresDatabase(dsn, 2, "test")) as database:
+        migrate(database)
+    for password in ("", "the nodes' password"):
+        if password:
+            (tmp_path / "nodes").write_text(password)
+        run_script(own_server, dsn, tmp_path)
+        with psycopg.connect(dsn) as connection:
+            login = connection.execute(
+                "SELECT rolcanlogin, rolpassword IS NOT NULL FROM pg_authid"
+                " WHERE rolname = 'hrag_service'"
+            ).fetchone()
+            settings = connection.execute(
+                "SELECT setrole::regrole::text, setting"
+                " FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase,"
+                " unnest(setconfig) AS setting WHERE datname = current_database()"
+            ).fetchall()
+        assert login == (True, password != "")
+        assert set(settings) == {
+            ("-", f"hnsw.ef_search={EF_SEARCH}"),
+            ("-", "hnsw.iterative_scan=relaxed_order"),
+            ("-", "jit=off"),
+            ("hrag_service", "enable_seqscan=off"),
+        }
+
+
+def test_each_table_is_distributed_or_stays_on_the_coordinator() -> None:
+    folder = ROOT / "hrag" / "engine" / "postgres" / "store" / "migrations"
+    scripts = "".join(path.read_text("utf-8") for path in folder.glob("*.sql"))
+    tables = set(re.findall(r"CREATE TABLE hrag\.(\w+)", scripts))
+    procedure = scripts.partition("PROCEDURE hrag.distribute_tables")[2].partition("\n$$;")[0]
+    distributed = set(re.findall(r"'(?:hrag\.)?(\w+)'", procedure)) & tables
+    assert distributed == tables - LOCAL_TABLES
+
+
+@pytest.mark.postgres
+def test_a_database_without_citus_is_not_distributed(postgres_dsn: str) -> None:
+    with (
+        psycopg.connect(postgres_dsn) as connection,
+        pytest.raises(psycopg.errors.RaiseException, match="does not have the extension citus"),
+    ):
+        connection.execute("CALL hrag.distribute_tables()")

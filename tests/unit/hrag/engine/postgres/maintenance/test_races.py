@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused
+from hrag.engine.postgres.indexes.home_slots import clear_unused_slot
+from hrag.engine.postgres.indexes.homes import drain_tail
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
-from hrag.engine.postgres.maintenance.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.store.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.store.failures import Conflict
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.engine.postgres.write.transaction import TenantTransaction
@@ -176,7 +177,7 @@ def test_no_change_is_lost_while_a_collection_moves_to_a_home(twins, monkeypatch
     twins.assert_same()
     twins.maintain()
     twins.reclaim()
-    assert twins.rows(f"hrag_homes.tail_{twins.home()}") == 0
+    assert twins.rows("hrag.leaves") == 0
 
 
 def test_no_change_is_lost_while_a_home_is_replaced(twins, monkeypatch):
@@ -188,7 +189,7 @@ def test_no_change_is_lost_while_a_home_is_replaced(twins, monkeypatch):
     old = twins.home()
     assert twins.move() > 0
     assert twins.home() != old
-    assert twins.rows(f"hrag_homes.tail_{twins.home()}") > 0
+    assert twins.rows("hrag.leaves") > 0
 
 
 def test_no_leaf_is_lost_if_a_tail_is_drained_while_its_collection_moves(twins, monkeypatch):
@@ -233,9 +234,9 @@ def test_a_drain_of_the_tail_skips_documents_that_a_writer_is_replacing(twins):
         changes.delete(handle, "d0")
         changes.finish()
     twins.memory.delete(twins.memory.open("t", "c"), "d0")
-    assert twins.rows(f"hrag_homes.tail_{twins.home()}") > 0
+    assert twins.rows("hrag.leaves") > 0
     twins.maintain()
-    assert twins.rows(f"hrag_homes.tail_{twins.home()}") == 0
+    assert twins.rows("hrag.leaves") == 0
 
 
 def test_writers_wait_for_leaves_that_are_being_drained(twins, threads):
@@ -281,7 +282,7 @@ def test_two_workers_maintain_a_collection_once(twins, threads):
         run.result()
     twins.maintain()
     twins.reclaim()
-    assert twins.rows("hrag.unused_homes") == 0
+    assert twins.unused_slots() == 0
 
 
 def test_a_worker_forgets_the_backlog_of_a_collection_that_it_no_longer_maintains(twins):
@@ -307,7 +308,7 @@ def test_a_collection_that_is_deleted_while_it_moves_leaves_no_rows(twins, monke
     before_statement(monkeypatch, statement, twins.drop)
     assert twins.move() == 0
     twins.reclaim()
-    assert twins.rows("hrag.unused_homes") == 0
+    assert twins.unused_slots() == 0
     assert twins.rows("hrag.leaves") == 0
 
 
@@ -331,16 +332,36 @@ def test_a_collection_that_is_deleted_while_a_part_of_it_is_built_leaves_no_rows
         assert twins.rows(f"hrag.{table}") == 0, table
 
 
-def test_a_collection_that_is_deleted_while_its_tail_is_drained_leaves_no_rows(twins):
+def test_a_collection_that_is_deleted_while_its_tail_is_drained_leaves_no_rows(
+    twins, threads, monkeypatch
+):
+    fill(twins)
+    twins.maintain()
+    fill(twins, 6, seed=20)
+    reclaims: list[Future[Any]] = []
+
+    def drop_and_reclaim() -> None:
+        twins.drop()
+        reclaims.append(threads.submit(twins.reclaim))
+        wait_until_blocked(twins, reclaims[0])
+
+    before_statement(monkeypatch, FILLS_A_HOME, drop_and_reclaim)
+    with twins.database.write() as connection:
+        assert drain_tail(connection, opened(twins, connection), 1000) > 0
+    reclaims[0].result()
+    twins.reclaim()
+    for table in ("documents", "leaves", "home_slots", "deleted_collections"):
+        assert twins.rows(f"hrag.{table}") == 0, table
+
+
+def test_nothing_is_drained_into_a_home_that_the_collection_has_left(twins):
     fill(twins)
     twins.maintain()
     fill(twins, 6, seed=20)
     with twins.database.write() as connection:
         collection = opened(twins, connection)
-        twins.drop()
-        assert drain_tail(connection, collection, 1000) > 0
-    twins.reclaim()
-    assert twins.rows("hrag.documents") == 0
+        assert twins.move() > 0
+        assert drain_tail(connection, collection, 1000) == 0
 
 
 def test_a_snapshot_reads_its_home_until_it_ends_although_the_collection_moves(twins):
@@ -351,11 +372,11 @@ def test_a_snapshot_reads_its_home_until_it_ends_although_the_collection_moves(t
         fill(twins, 12, seed=20)
         assert twins.move() > 0
         assert twins.home() != old
-        assert not drop_unused(twins.database)
+        assert not clear_unused_slot(twins.database)
         passages = find(snapshot, query, 1000).passages
     assert {passage.chunk.document_id for passage in passages} == {f"d{n}" for n in range(6)}
-    assert drop_unused(twins.database)
-    assert not drop_unused(twins.database)
+    assert clear_unused_slot(twins.database)
+    assert not clear_unused_slot(twins.database)
 
 
 def test_a_home_that_a_writer_may_use_is_not_dropped(twins):
@@ -364,8 +385,8 @@ def test_a_home_that_a_writer_may_use_is_not_dropped(twins):
     with twins.database.write() as connection:
         connection.execute("SELECT pg_current_xact_id()")
         assert twins.move() > 0
-        assert not drop_unused(twins.database)
-    assert drop_unused(twins.database)
+        assert not clear_unused_slot(twins.database)
+    assert clear_unused_slot(twins.database)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), Conflict("deadlock detected")])

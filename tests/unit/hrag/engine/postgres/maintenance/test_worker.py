@@ -7,10 +7,12 @@ import pytest
 
 from hrag.engine.postgres.maintenance import worker as module
 from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
+from hrag.engine.postgres.store.opened_collection import open_by_id
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import StoreUnavailable
 from hrag.values.deadline import Deadline
 from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.documents.vocabulary import wordy
 from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
@@ -43,3 +45,29 @@ def test_writers_do_not_wait_for_the_next_survey_after_a_failure(database, monke
         writer.wait_for_capacity(collection, Deadline.after(20))
     finally:
         assert worker.close()
+
+
+def test_deleted_leaves_are_removed_from_the_index_when_they_are_many(database, writer, collection):
+    """The counter of the graph's leaves follows, so that searches do not visit more than needed."""
+    number = collection.collection_id
+    worker = MaintenanceWorker(database, home_leaves=50)
+
+    def counters() -> tuple[int, int]:
+        with database.read() as connection:
+            opened = open_by_id(connection, "t", number)
+        assert opened is not None
+        return opened.in_graph, opened.leaves
+
+    def delete(*numbers: int) -> None:
+        for n in numbers:
+            writer.delete(collection, f"d{n}")
+        worker.maintain("t", number)
+
+    writer.put_many([(collection, wordy(f"d{n}", n, sentences=60)) for n in range(12)])
+    worker.maintain("t", number, every_leaf=True)
+    whole = counters()[1]
+    assert counters() == (whole, whole)
+    delete(0)
+    assert counters()[0] == whole
+    delete(*range(1, 9))
+    assert counters()[0] == counters()[1] < whole

@@ -30,7 +30,7 @@ def terms(count: int) -> list[QueryTerm]:
 def collection(documents: int) -> OpenedCollection:
     record = CollectionRecord("t", "c", collection_settings())
     leaves = documents * LEAVES
-    return OpenedCollection("t", 1, record, None, leaves, 30 * leaves, 1, None)
+    return OpenedCollection("t", 1, record, None, leaves, 30 * leaves, 1)
 
 
 def postings(terms: list[QueryTerm], first: int, documents: int, share: float) -> list[Row]:

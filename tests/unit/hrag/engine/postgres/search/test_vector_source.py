@@ -1,6 +1,6 @@
 """Dense searches of a home use its HNSW index when they should, and miss no leaf.
 
-A home is a pair of tables for the leaves of one collection, one of them with an HNSW index.
+A home is a table with an HNSW index for the leaves of a large collection.
 """
 
 from typing import Any

@@ -1,12 +1,15 @@
 """The owner, services, users of SQL and all other users have exactly the rights they need."""
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -165,6 +168,27 @@ def test_a_user_of_sql_cannot_gain_access_to_another_tenant(roles: str) -> None:
 
 
 @pytest.mark.usefixtures("filled")
+def test_functions_of_a_user_of_sql_do_not_replace_functions_of_the_policies(
+    postgres: PostgresServer, postgres_dsn: str, roles: str
+) -> None:
+    database = str(psycopg.conninfo.conninfo_to_dict(postgres_dsn)["dbname"])
+    postgres.run("CREATE SCHEMA traps AUTHORIZATION bob", database)
+    with as_role(roles, "bob") as bob, ExitStack() as at_end:
+        at_end.callback(postgres.run, "DROP OWNED BY bob CASCADE", database)
+        bob.execute(
+            "CREATE FUNCTION traps.gather(text[], text) RETURNS text[] LANGUAGE sql"
+            " AS $$ SELECT ARRAY['t', 'u'] $$;"
+            "CREATE AGGREGATE traps.array_agg(text)"
+            " (SFUNC = traps.gather, STYPE = text[], INITCOND = '{t}');"
+            "CREATE TEMP TABLE sql_tenants AS SELECT 'bob' AS role_name, 't' AS tenant_id;"
+            "SET search_path = traps, pg_temp, pg_catalog"
+        )
+        assert bob.execute("SELECT array_agg('x'::text)").fetchone() == (["t", "u"],)
+        for table in ("chunks", "documents", "collections"):
+            assert values(bob, "SELECT tenant_id FROM hrag." + table) == set()
+
+
+@pytest.mark.usefixtures("filled")
 def test_a_failing_condition_reveals_nothing_about_other_tenants(roles: str) -> None:
     """A division by zero would reveal that a row of the tenant `u` exists."""
     guess = "SELECT id FROM hrag.chunks WHERE 1 / (tenant_id <> 'u')::integer = 1"
@@ -178,7 +202,10 @@ def test_the_tenants_of_a_user_of_sql_are_looked_up_in_the_index(roles: str) -> 
         ada.execute("SET enable_seqscan = off")
         lines = ada.execute("EXPLAIN SELECT id FROM hrag.chunks WHERE document_id = 'of-t'")
         plan = "\n".join(str(line) for (line,) in lines)
-    assert "tenant_id = ANY ((InitPlan" in plan
+    # The function would run for each row if it were a part of a filter.
+    lookups = re.findall(r"(.*): \(*tenant_id = ANY \(hrag.readable_tenants\(\)", plan)
+    assert {lookup.strip() for lookup in lookups} == {"Index Cond"}
+    assert len(lookups) == 2
     assert "Seq Scan on documents" not in plan
 
 
@@ -242,20 +269,47 @@ def test_an_owner_without_the_right_to_create_roles_creates_a_store(
         postgres.run("DROP ROLE plain")
 
 
+def run_roles_script(server: PostgresServer, database: str, secrets: Path) -> str:
+    """Runs deploy/postgres/roles.sql; returns its error messages, empty if there are none."""
+    psql = [str(server.binaries / "psql"), "--no-psqlrc", "--dbname", server.dsn(database)]
+    file = str(ROOT / "deploy/postgres/roles.sql")
+    process = subprocess.run(
+        [*psql, "--set", f"secrets={secrets}", "--file", file],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (process.returncode == 0) == (process.stderr == "")
+    return process.stderr
+
+
 def test_the_roles_that_the_script_creates_suffice_for_a_store(
     own_server: PostgresServer, opened: Open, tmp_path: Path
 ) -> None:
-    script = (ROOT / "deploy/postgres/roles.sql").read_text("utf-8")
-    for name in ("owner", "service"):
-        (tmp_path / name).write_text(f"the {name}'s '")
-        script = script.replace(f"/secrets/{name}", str(tmp_path / name))
+    secrets = tmp_path / "a 'folder'"
+    secrets.mkdir()
     name = own_server.empty_database()
-    psql = [str(own_server.binaries / "psql"), "--no-psqlrc", "--dbname", own_server.dsn(name)]
-    subprocess.run(psql, input=script, text=True, check=True, capture_output=True)
-    migrate(opened(own_server.tcp_dsn(name, "hrag_owner", password="the owner's '")))
+    (secrets / "owner").write_text("the owner's '")
+    assert "needs the files owner and service" in run_roles_script(own_server, name, secrets)
+    assert own_server.run("SELECT rolname FROM pg_roles WHERE rolname ~ '^hrag'") == []
+    (secrets / "service").write_text("an old password")
+    for password in ("an old password", "the service's '"):
+        (secrets / "service").write_text(password)
+        assert run_roles_script(own_server, name, secrets) == ""
+    owner = opened(own_server.tcp_dsn(name, "hrag_owner", password="the owner's '"))
+    migrate(owner)
     service = opened(own_server.tcp_dsn(name, "hrag", password="the service's '"))
-    PostgresWriter(service).create_collection("t", "c", collection_settings())
+    writer = PostgresWriter(service)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    for number in range(4):
+        writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
+    worker = MaintenanceWorker(service, home_leaves=8)
+    worker.maintain("t", collection.collection_id, every_leaf=True)
+    assert check(owner).problems == ()
     with PostgresReader(service).snapshot("t", "c") as snapshot:
         assert snapshot.name == "c"
     with pytest.raises(HragError), service.write() as connection:
         connection.execute("CREATE TABLE hrag.other ()")
+    assert own_server.run("SELECT tablename FROM pg_tables WHERE schemaname = 'hrag_homes'", name)
+    assert check(owner).problems == ()

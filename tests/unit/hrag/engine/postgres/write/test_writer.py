@@ -266,28 +266,26 @@ def test_new_leaves_of_a_collection_with_a_home_are_stored_in_its_tail(
     database, writer, collection
 ):
     with database.write() as connection:
-        for name in ("leaves_7", "tail_7"):
-            connection.execute(
-                f"CREATE TABLE hrag_homes.{name} (LIKE hrag.leaves, PRIMARY KEY (ordinal, leaf))"
-            )
+        connection.execute("CREATE TABLE hrag_homes.leaves_7 (LIKE hrag.leaves)")
         connection.execute("UPDATE hrag.collections SET home = 7")
     document = prepared("d", sentences(9))
     writer.put(collection, document)
 
     def leaves(name: str) -> list[tuple]:
         with database.read() as connection:
-            query = f"SELECT ordinal, leaf, above FROM hrag_homes.{name} ORDER BY 1, 2"
+            query = f"SELECT ordinal, leaf, above FROM {name} ORDER BY 1, 2"
             return connection.execute(query).fetchall()
 
+    home, tail = "hrag_homes.leaves_7", "hrag.leaves"
     above = document.tree.ancestors(0).T.tolist()
-    assert leaves("tail_7") == [(2, leaf, ancestors) for leaf, ancestors in enumerate(above)]
-    assert rows(database, "leaves") == 0
+    assert leaves(tail) == [(2, leaf, ancestors) for leaf, ancestors in enumerate(above)]
+    assert leaves(home) == []
     with database.write() as connection:
-        connection.execute("INSERT INTO hrag_homes.leaves_7 SELECT * FROM hrag_homes.tail_7")
+        connection.execute(f"INSERT INTO {home} SELECT * FROM {tail}")
     writer.put(collection, prepared("d", "text"))
-    assert [leaves("leaves_7"), [row[0] for row in leaves("tail_7")]] == [[], [3]]
+    assert [leaves(home), [row[0] for row in leaves(tail)]] == [[], [3]]
     writer.delete(collection, "d")
-    assert leaves("tail_7") == []
+    assert leaves(tail) == []
 
 
 def test_a_document_put_twice_in_a_batch_is_stored_once(database, writer, collection):

@@ -10,6 +10,7 @@ from hrag.engine.postgres.store.connection import Connection
 # The upper 32 bits of a key are one of these prefixes. The lower 32 bits are the collection's id.
 _MAINTENANCE_PREFIX = int.from_bytes(b"hrag") << 32
 _STEP_PREFIX = int.from_bytes(b"hras") << 32
+_HOMES_KEY = int.from_bytes(b"hrah") << 32
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
@@ -29,10 +30,20 @@ def try_lock_maintenance(connection: Connection, collection_id: int) -> bool:
 def lock_step(connection: Connection, collection_id: int) -> None:
     """Locks the collection for one step of maintenance, until this transaction ends.
 
-    A step builds or merges parts of the lexical index, or deletes rows of a deleted collection.
+    A step builds or merges parts of the lexical index, moves leaves into the HNSW index, or deletes
+    rows of a deleted collection or of a home that the collection does not use any more.
     Waits while another process runs a step for the collection. A step that builds a part reads term
     vectors, writes their postings, and deletes the term vectors, all in one transaction. Without
     the lock, two simultaneous steps could read the same term vectors and write the same postings
     twice.
     """
     connection.execute(_LOCK, (_STEP_PREFIX + collection_id,))
+
+
+def lock_homes(connection: Connection) -> None:
+    """Locks the list of homes until this transaction ends; waits while another process does so.
+
+    The lock is held while a collection takes its place in a home that exists, and while a home is
+    dropped. Without it, two collections could take the same place.
+    """
+    connection.execute(_LOCK, (_HOMES_KEY,))

@@ -1,0 +1,81 @@
+"""Asks all nodes of a Citus cluster, so that a node that is down hides only its own tenants.
+
+A statement without a tenant would ask all nodes too, but it would fail as soon as one node is
+down. On a database that is not distributed, the one server is asked.
+
+A statement of a tenant never needs this module: it names the tenant, so that it runs on one node.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from hrag.engine.postgres.store.connection import Connection
+from hrag.values.errors import StoreUnavailable
+
+_log = structlog.get_logger()
+
+_HAS_CITUS = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
+_HAS_SHARDS = """
+SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = 'hrag.tenants'::regclass)
+"""
+# Each node runs one statement, which reads all shards of the table on this node. `%(body)s` is the
+# statement for one shard, in which `%%s` stands for the name of the shard.
+_ON_NODES = """
+WITH nodes AS (
+  SELECT nodename::text AS host, nodeport AS port, format(
+    'SELECT coalesce(json_agg(found), ''[]'') FROM (%%s) AS found',
+    string_agg(format(%(body)s, shard_name(s.logicalrelid, s.shardid)), ' UNION ALL ')) AS command
+  FROM pg_dist_shard AS s JOIN pg_dist_placement USING (shardid)
+    JOIN pg_dist_node AS n USING (groupid)
+  WHERE s.logicalrelid = %(table)s::regclass AND n.noderole = 'primary'
+  GROUP BY 1, 2
+)
+SELECT answer.node_name || ':' || answer.node_port, answer.success, answer.result
+FROM (
+  SELECT array_agg(host) AS hosts, array_agg(port) AS ports, array_agg(command) AS commands
+  FROM nodes) AS asked, master_run_on_worker(hosts, ports, commands, true) AS answer
+"""
+_ON_ONE_SERVER = "SELECT coalesce(json_agg(found), '[]')::text FROM ({}) AS found"
+
+
+def is_distributed(connection: Connection) -> bool:
+    """Returns True if the tables of hrag are distributed over the nodes of a Citus cluster."""
+    for question in (_HAS_CITUS, _HAS_SHARDS):
+        if connection.execute(question).fetchone() != (True,):
+            return False
+    return True
+
+
+def rows_of_all_nodes(connection: Connection, table: str, query: str) -> list[dict[str, Any]]:
+    """Returns the rows of a query on one table, from all nodes that answer.
+
+    `query` has `%s` where the name of the table belongs, and no other `%`. On a cluster, it runs
+    for each shard of the table, outside of the transaction. So its result must be the union of its
+    results for parts of the table, where all rows of a tenant are in the same part. Each row has
+    its values by their columns. For each node that does not answer, a warning is logged. Raises
+    StoreUnavailable if no node answers.
+    """
+    if not is_distributed(connection):
+        statement = _ON_ONE_SERVER.format(query % table)
+        row = connection.execute(statement, prepare=False).fetchone()
+        return _decoded(row[0]) if row else []
+    parameters = {"body": query, "table": table}
+    answers = connection.execute(_ON_NODES, parameters, prepare=False).fetchall()
+    _warn_of_lost_nodes(answers)
+    return [row for _, succeeded, result in answers if succeeded for row in _decoded(result)]
+
+
+def _warn_of_lost_nodes(answers: Sequence[tuple[Any, ...]]) -> None:
+    for node, succeeded, result in answers:
+        if not succeeded:
+            _log.warning("node_without_answer", node=node, problem=result)
+    if answers and not any(succeeded for _, succeeded, _ in answers):
+        raise StoreUnavailable("no node of the cluster answers")
+
+
+def _decoded(result: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(result)
+    return rows

@@ -1,0 +1,217 @@
+"""Collections share homes, but never a shard of a home.
+
+The server of these tests has no Citus. Stand-ins for its functions divide the tenants into four
+shards. The engine's question whether the tables are distributed is answered with yes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+
+import psycopg
+import pytest
+
+from hrag.engine.postgres.admin import check_store
+from hrag.engine.postgres.admin.check import check
+from hrag.engine.postgres.indexes import home_slots
+from hrag.engine.postgres.indexes.home_slots import (
+    Slot,
+    clear_unused_slot,
+    expect_retirement,
+    retire_slot,
+    take_slot,
+)
+from hrag.engine.postgres.maintenance import worker as worker_module
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
+from hrag.errors import StoreUnavailable
+from tests.support.documents.fakes import collection_settings
+from tests.support.documents.vocabulary import wordy
+from tests.support.engines.postgres_twins import Twins, twins_at
+
+pytestmark = pytest.mark.postgres
+
+SHARDS = 4
+_STAND_INS = f"""
+CREATE FUNCTION get_shard_id_for_distribution_column(name regclass, value text) RETURNS bigint
+LANGUAGE sql IMMUTABLE RETURN abs(hashtext(value)) % {SHARDS};
+CREATE FUNCTION create_distributed_table(name regclass, by text, colocate_with text)
+RETURNS void LANGUAGE sql AS '';
+"""
+_PLACES = """
+SELECT home, get_shard_id_for_distribution_column('hrag.tenants', tenant_id) FROM hrag.home_slots
+"""
+TENANTS = [f"tenant {number}" for number in range(10)]
+
+
+@pytest.fixture
+def twins(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
+    """A store on a cluster, as far as homes are concerned; each tenant has a collection `c`."""
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute(_STAND_INS)
+    for module in (home_slots, check_store, worker_module):
+        monkeypatch.setattr(module, "is_distributed", lambda _: True)
+    with twins_at(postgres_dsn) as twins:
+        for tenant_id in TENANTS:
+            twins.create(tenant_id)
+            documents = [wordy(f"d{n}", n, collection_settings(), 8) for n in range(3)]
+            twins.put(*documents, tenant_id=tenant_id)
+        yield twins
+        twins.assert_same()
+
+
+def places(twins: Twins) -> list[tuple[int, int]]:
+    """Returns the home and the shard of each slot."""
+    with twins.database.read() as connection:
+        return connection.execute(_PLACES).fetchall()
+
+
+def slot_of(twins: Twins, tenant_id: str) -> Slot:
+    home = twins.home(tenant_id)
+    assert home is not None
+    return Slot(home, tenant_id, twins.collection_id(tenant_id))
+
+
+def due(twins: Twins, slot: Slot) -> None:
+    """Makes a slot due to be examined."""
+    with twins.database.write() as connection:
+        retire_slot(connection, slot, timedelta(0))
+
+
+def test_collections_of_different_shards_share_a_home(twins):
+    for tenant_id in TENANTS:
+        twins.maintain(tenant_id)
+    by_shard = Counter(shard for _, shard in places(twins))
+    assert max(Counter(places(twins)).values()) == 1
+    assert len({home for home, _ in places(twins)}) == max(by_shard.values())
+    assert twins.rows("hrag.leaves") == 0
+    assert check(twins.database).problems == ()
+
+
+def test_workers_that_take_slots_at_once_never_put_two_collections_into_one_shard(twins):
+    """Each of eight threads has a transaction open before the first one takes a slot."""
+    first, *others = TENANTS[:8]
+    twins.maintain(first)
+    collections = {}
+    with twins.database.read() as connection:
+        for tenant_id in others:
+            collections[tenant_id] = open_by_id(connection, tenant_id, _number(twins, tenant_id))
+    barrier = Barrier(len(others))
+
+    def take(tenant_id: str) -> int | None:
+        with twins.database.write() as connection:
+            connection.execute("SELECT pg_current_xact_id()")
+            barrier.wait()
+            return take_slot(connection, collections[tenant_id])
+
+    with ThreadPoolExecutor(len(others)) as threads:
+        taken = list(threads.map(take, others))
+    shards = {shard for _, shard in places(twins)}
+    assert max(Counter(places(twins)).values()) == 1
+    assert taken.count(None) == 1 + len(others) - len(places(twins))
+    assert len(shards) == len(places(twins))
+
+
+def _number(twins: Twins, tenant_id: str) -> int:
+    return twins.collection_id(tenant_id)
+
+
+def test_a_slot_of_a_deleted_collection_is_cleared_and_can_be_taken_again(twins):
+    for tenant_id in TENANTS:
+        twins.maintain(tenant_id)
+    homes = Counter(home for home, _ in places(twins))
+    shared = homes.most_common(1)[0][0]
+    tenant_id = next(tenant for tenant in TENANTS if twins.home(tenant) == shared)
+    leaves = twins.rows(f"hrag_homes.leaves_{shared}")
+    twins.drop(tenant_id)
+    twins.reclaim()
+    assert 0 < twins.rows(f"hrag_homes.leaves_{shared}") < leaves
+    assert Counter(home for home, _ in places(twins))[shared] == homes[shared] - 1
+    twins.create(tenant_id)
+    twins.put(wordy("new", 7, collection_settings(), 8), tenant_id=tenant_id)
+    twins.maintain(tenant_id)
+    assert twins.home(tenant_id) == shared
+
+
+def test_a_home_is_dropped_with_its_last_slot(twins):
+    twins.maintain(TENANTS[0])
+    home = twins.home(TENANTS[0])
+    twins.drop(TENANTS[0])
+    twins.reclaim()
+    assert places(twins) == []
+    with twins.database.read() as connection:
+        statement = "SELECT to_regclass(%s)"
+        assert connection.execute(statement, (f"hrag_homes.leaves_{home}",)).fetchone() == (None,)
+
+
+def test_a_slot_that_its_collection_uses_is_kept_whenever_it_is_examined(twins):
+    """A process may end between the change of the collection's row and that of the slot."""
+    twins.maintain(TENANTS[0])
+    slot = slot_of(twins, TENANTS[0])
+    due(twins, slot)
+    assert clear_unused_slot(twins.database)
+    assert twins.unused_slots() == 0
+    assert twins.home(TENANTS[0]) == slot.home
+    with twins.database.write() as connection:
+        expect_retirement(connection, slot)
+    assert not clear_unused_slot(twins.database)
+
+
+def test_a_slot_whose_node_does_not_answer_is_examined_later(twins, monkeypatch):
+    twins.maintain(TENANTS[0])
+    slot = slot_of(twins, TENANTS[0])
+    due(twins, slot)
+
+    def fail(*_: object) -> OpenedCollection:
+        raise StoreUnavailable("a node is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(home_slots, "open_by_id", fail)
+        assert clear_unused_slot(twins.database)
+        assert not clear_unused_slot(twins.database)
+    assert twins.unused_slots() == 1
+    due(twins, slot)
+    assert clear_unused_slot(twins.database)
+
+
+def test_a_slot_that_was_cleared_and_taken_again_is_not_cleared_by_another_process(twins):
+    """The other process has chosen the slot before."""
+    for tenant_id in TENANTS:
+        twins.maintain(tenant_id)
+    shared = Counter(home for home, _ in places(twins)).most_common(1)[0][0]
+    tenant_id = next(tenant for tenant in TENANTS if twins.home(tenant) == shared)
+    home_slots._clear(twins.database, slot_of(twins, tenant_id))
+    assert twins.home(tenant_id) == shared
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        ("UPDATE hrag.home_slots SET collection_id = 99", "but no place in it"),
+        ("UPDATE hrag.collections SET home = NULL WHERE home IS NOT NULL", "does not use it"),
+        (
+            "INSERT INTO hrag.home_slots SELECT home, tenant_id, 99, 1 FROM hrag.home_slots",
+            "has 2 collections in one shard",
+        ),
+        ("DROP TABLE hrag_homes.leaves_1", "leaves_1 is missing"),
+        ("CREATE TABLE hrag_homes.leaves_99 ()", "leaves_99 belongs to no collection"),
+        ("UPDATE hrag_homes.leaves_1 SET collection_id = 99", "which has no place in it"),
+    ],
+)
+def test_the_check_reports_a_damaged_list_of_homes(twins, damage, problem):
+    twins.maintain(TENANTS[0])
+    with twins.database.read() as connection:
+        assert [*check_store.problems_of_store(connection)] == []
+
+    problems: list[str] = []
+
+    def damage_for_a_moment() -> None:
+        with twins.database.write() as connection:
+            connection.execute(damage)
+            problems.extend(check_store.problems_of_store(connection))
+            raise StoreUnavailable("the damage is rolled back")
+
+    with pytest.raises(StoreUnavailable):
+        damage_for_a_moment()
+    assert any(problem in found for found in problems), problems
