@@ -106,9 +106,9 @@ def _check_homes(connection: Connection) -> Iterator[str]:
             continue
         tables.remove(f"leaves_{home}")
         owners = connection.execute(sql.SQL(_OWNERS).format(table=home_table(home))).fetchall()
-        for collection in owners:
-            if (home, *collection) not in places:
-                place = _describe(*collection)
+        for owner in owners:
+            if (home, *owner) not in places:
+                place = _describe(*owner)
                 yield f"home {home} has leaves of {place}, which has no place in it"
     for table in sorted(tables):
         yield f"the table hrag_homes.{table} belongs to no collection"

@@ -38,8 +38,8 @@ Row = tuple[Any, ...]
 # statement_timeout should have ended the statement.
 _HANGS_AFTER_S = 1.0
 # These settings of the server or the role would end long maintenance again and again, each time
-# before it is complete. Maintenance and commands have no deadline, so they turn the settings off for
-# their transactions, as pg_dump does.
+# before it is complete. Maintenance and commands have no deadline, so they turn the settings off
+# for their transactions, as pg_dump does.
 _NO_LIMITS = b"".join(
     b"; SET LOCAL %s = 0" % name
     for name in (

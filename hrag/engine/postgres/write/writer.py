@@ -7,6 +7,7 @@ the row of its tenant, so writers of the same tenant wait for each other, and wr
 tenants do not.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -82,8 +83,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """)
 _FILTER_CLAUSE = sql.SQL("AND ordinal IN ({})")
 _COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS matching")
-# On a cluster, each shard has a row, and the totals of a node that is down are missing. The columns
-# are in the order of the fields of StoreTotals.
+# On a cluster, each shard has a row, and the totals of a node that is down are missing.
 _TOTALS = """
 SELECT count(*) FILTER (WHERE named) AS collections,
   coalesce(sum(documents) FILTER (WHERE named), 0)::bigint AS documents,
@@ -327,7 +327,18 @@ class PostgresWriter(CollectionWriter):
     def totals(self) -> StoreTotals:
         with self._database.read() as connection:
             rows = rows_of_all_nodes(connection, "hrag.collections", _TOTALS)
-        return StoreTotals(*map(sum, zip(*(row.values() for row in rows), strict=True)))
+        totals: Counter[str] = Counter()
+        for row in rows:
+            totals.update(row)
+        return StoreTotals(
+            collections=totals["collections"],
+            documents=totals["documents"],
+            leaves=totals["leaves"],
+            summaries=totals["summaries"],
+            unsummarised_documents=totals["unsummarised"],
+            text_bytes=totals["text_bytes"],
+            vector_bytes=totals["vector_bytes"],
+        )
 
     # The following methods read documents without summaries, and store summaries.
 
