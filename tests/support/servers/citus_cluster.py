@@ -33,6 +33,8 @@ from tests.support.servers.postgres_server import (
 # Roles belong to all databases, so only one process at a time may prepare a template.
 _PREPARATION_LOCK = 34
 _PASSWORD_FILES = ("owner", "service", "nodes")
+# The time to copy and to drop a database grows with the count of its tables.
+_FEW_SHARDS = "-c citus.shard_count=8"
 
 
 class CitusCluster(PostgresServer):
@@ -128,7 +130,7 @@ class CitusCluster(PostgresServer):
             self._run_script(name, ROOT / "deploy" / "postgres" / "roles.sql", folder)
             self._tell_passwords(name)
             assert self._prepare is not None
-            self._prepare(self.dsn(name, "hrag_owner"))
+            self._prepare(self.dsn(name, "hrag_owner", options=_FEW_SHARDS))
             self._run_script(name, ROOT / "deploy" / "citus.sql", folder)
         # A database that is in use cannot be copied. Citus itself is connected to it.
         self._run_outside(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
