@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import Cursor
 
@@ -36,10 +36,11 @@ from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome,
 from hrag.values.quotas import QuotaOf
 
 # Each transaction reads the OID of the type halfvec, because the OID is different in a restored
-# database.
+# database. It is the OID on the server of the connection; the nodes of a Citus cluster have others.
+_HALFVEC_OID = "SELECT to_regtype('halfvec')::oid"
 _LOCK = """
-SELECT collections, documents, stored_bytes, sequence, to_regtype('halfvec')::oid
-FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE
+SELECT collections, documents, stored_bytes, sequence FROM hrag.tenants
+WHERE tenant_id = %s FOR UPDATE
 """
 _COLLECTIONS = """
 SELECT collection_id, home, record->'settings'->>'analyzer' FROM hrag.collections
@@ -61,6 +62,14 @@ _SUMMARIES_BY_ORDINAL = f"""
   WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 ) FOR UPDATE
 """
+
+
+class _LockedTenant(NamedTuple):
+    """The results of the statements that lock a tenant and read its state."""
+
+    usage: Cursor[Row]
+    collections: Cursor[Row]
+    halfvec_oid: Cursor[Row]
 
 
 class TenantTransaction:
@@ -111,20 +120,20 @@ class TenantTransaction:
                 cursors.append(self._connection.execute(_SUMMARIES_BY_ORDINAL, parameters))
         self._read_state(locked, cursors)
 
-    def _lock_tenant(self, numbers: set[int]) -> tuple[Cursor[Row], Cursor[Row]]:
+    def _lock_tenant(self, numbers: set[int]) -> _LockedTenant:
         all_numbers = sorted({n for number in numbers for n in (number, summary_id_of(number))})
-        usage = self._connection.execute(_LOCK, (self._tenant_id,))
-        collections = self._connection.execute(
-            _COLLECTIONS, (self._tenant_id, bigints(all_numbers))
+        return _LockedTenant(
+            self._connection.execute(_LOCK, (self._tenant_id,)),
+            self._connection.execute(_COLLECTIONS, (self._tenant_id, bigints(all_numbers))),
+            self._connection.execute(_HALFVEC_OID),
         )
-        return usage, collections
 
-    def _read_state(
-        self, locked: tuple[Cursor[Row], Cursor[Row]], cursors: Sequence[Cursor[Row]]
-    ) -> None:
-        usage_rows, collection_rows = locked
-        for *usage_values, oid in usage_rows:
-            self._usage, self._halfvec_oid = Usage(*usage_values), oid
+    def _read_state(self, locked: _LockedTenant, cursors: Sequence[Cursor[Row]]) -> None:
+        usage_rows, collection_rows, oid_rows = locked
+        for usage in usage_rows:
+            self._usage = Usage(*usage)
+        for (oid,) in oid_rows:
+            self._halfvec_oid = oid
         self._changes = {
             number: CollectionChanges(home, analyzer) for number, home, analyzer in collection_rows
         }

@@ -43,13 +43,6 @@ ALL_TENANTS = {
 A key is the name of a module and the name of the constant or function in it.
 """
 
-NOT_YET = {
-    ("write.transaction", "_LOCK"): "asks the tenant's node for an id of the coordinator's catalog",
-}
-"""The statements that a Citus cluster refuses, or does not run on one node. They are to be changed.
-
-Each has what is wrong with it.
-"""
 SETTINGS_NOT_YET = {"search.sources.vector_source", "store.connection", "store.database"}
 """The modules that send several settings in one string. They are to be changed."""
 
@@ -181,16 +174,15 @@ def test_the_check_finds_the_tables_of_tenants_and_the_statements() -> None:
 def test_one_node_of_a_cluster_runs_each_statement_of_a_tenant(
     module: str, name: str, text: str
 ) -> None:
-    if (module, name) not in NOT_YET:
-        is_for_all = (module, name) in ALL_TENANTS
-        assert problems(_filled(module, name, text), all_tenants=is_for_all) == []
+    is_for_all = (module, name) in ALL_TENANTS
+    assert problems(_filled(module, name, text), all_tenants=is_for_all) == []
 
 
 def test_the_exceptions_are_exactly_the_statements_that_need_one() -> None:
     reported = {
         (module, name) for module, name, text in STATEMENTS if problems(_filled(module, name, text))
     }
-    assert ALL_TENANTS | NOT_YET.keys() == reported
+    assert reported == ALL_TENANTS
 
 
 def test_the_policies_of_distributed_tables_have_no_subqueries() -> None:
