@@ -6,7 +6,8 @@ the DSN has the extension citus, and its nodes are known there.
 
 Each database exists on all nodes. It is a copy of a template that is prepared as
 docs/operations/postgres.md tells operators: with the extensions, the nodes, the roles, the schema
-and the distribution of its tables. Engines log in as `hrag`, with the rights of a service.
+and the distribution of its tables. Engines log in as `hrag`, with the rights of a service. Copying
+a database takes seconds, so a database that a test has used is emptied for the next test.
 """
 
 import secrets
@@ -34,6 +35,20 @@ from tests.support.servers.postgres_server import (
 _PREPARATION_LOCK = 34
 _PASSWORD_FILES = ("owner", "service", "nodes")
 # The time to copy and to drop a database grows with the count of its tables.
+_END_CLIENTS = """
+SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename IN ('hrag', 'hrag_owner')
+  AND backend_type = 'client backend'
+"""
+# Names that begin like those of the shards of a table are left out.
+_EMPTY = """
+SELECT format('DROP TABLE hrag_homes.%I', relname) FROM pg_class
+WHERE relnamespace = 'hrag_homes'::regnamespace AND relname ~ '^leaves_[0-9]+$' AND relkind = 'r'
+UNION ALL SELECT format('DELETE FROM hrag.%I', relname) FROM pg_class
+WHERE relnamespace = 'hrag'::regnamespace AND relname !~ '_[0-9]+$|^migrations$' AND relkind = 'r'
+UNION ALL VALUES ('ALTER SEQUENCE hrag.home_ids RESTART'),
+  ('ALTER SEQUENCE hrag.collection_ids RESTART')
+"""
 _FEW_SHARDS = "-c citus.shard_count=8"
 
 
@@ -50,6 +65,7 @@ class CitusCluster(PostgresServer):
         self._prepare = prepare
         self._token = f"hrag_test_{secrets.token_hex(4)}"
         self._database_numbers = count(1)
+        self._emptied: list[str] = []
         self._nodes = self.run(
             "SELECT nodename, nodeport, groupid FROM pg_dist_node"
             " WHERE noderole = 'primary' AND isactive ORDER BY groupid"
@@ -76,10 +92,29 @@ class CitusCluster(PostgresServer):
         """Creates a database with a schema, because a service cannot distribute the tables."""
         return self.new_database()
 
+    def new_database(self) -> str:
+        return self._emptied.pop() if self._emptied else super().new_database()
+
+    def drop(self, database: str) -> None:
+        """Empties the database for the next test; drops it if this fails."""
+        try:
+            self._empty(database)
+        except psycopg.Error:
+            super().drop(database)
+        else:
+            self._emptied.append(database)
+
     def close(self) -> None:
-        """Drops the template. The roles stay."""
-        if "_template" in vars(self):
-            self.drop(self._template)
+        """Drops the template and the emptied databases. The roles stay."""
+        databases = [*self._emptied, *([self._template] if "_template" in vars(self) else [])]
+        for database in databases:
+            super().drop(database)
+
+    def _empty(self, database: str) -> None:
+        with self.connect(database) as connection:
+            connection.execute(_END_CLIENTS)
+            for (statement,) in connection.execute(_EMPTY).fetchall():
+                connection.execute(statement)
 
     def _database(self, name: str) -> str:
         return self._main if name == "postgres" else name
