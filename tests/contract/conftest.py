@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hrag.config import EngineSettings
@@ -38,6 +39,8 @@ class Case:
     * `another_store` opens an empty store of the same engine.
     * `quota` is the quota of the tenant `t`.
     * `store` is the store of the embedded engine, which tests may damage; None for other engines.
+    * `connect` returns a superuser's connection to a database, which tests may damage; None for
+      engines without a database.
     """
 
     state: str
@@ -51,6 +54,7 @@ class Case:
     reindex: Callable[[], object] | None = None
     another_store: "Callable[[], Case]" = field(init=False)
     store: Any = None
+    connect: Callable[[], psycopg.Connection[Any]] | None = None
 
     def quota_of(self, tenant_id: str) -> Quota:
         return self.quota if tenant_id == "t" else Quota()
@@ -144,6 +148,7 @@ def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
 
     request.addfinalizer(close)
     case.engine, case.writer = opened, opened.writer(case.quota_of)
+    case.connect = lambda: server.connect(name)
     case.readers = opened.reader
     case.index = lambda tenant_id, name: index_every_leaf(opened, case.writer.open(tenant_id, name))
     case.restart = lambda: None

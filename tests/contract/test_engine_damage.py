@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import psycopg
 import pytest
+from psycopg import sql
 
 from hrag.engine.engine_documents import UnreadableVersion
 from hrag.types import SummaryUnit
@@ -37,18 +37,18 @@ def _damaged_store(case: Case, collection_id: int, kind: str) -> Iterator[None]:
 @contextmanager
 def _damaged_database(case: Case, collection_id: int, kind: str) -> Iterator[None]:
     """Replaces a value in the first row of a table of PostgreSQL; restores it after the block."""
-    table, column, value = _IN_POSTGRES[kind]
-    condition = f"WHERE tenant_id = 't' AND collection_id = {collection_id}"
-    first = "" if table == "collections" else "AND ordinal = (SELECT ordinal FROM hrag.saved)"
-    with psycopg.connect(case.engine.location, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE TABLE hrag.saved AS SELECT * FROM hrag.{table} {condition} LIMIT 1"
-        )
-        connection.execute(f"UPDATE hrag.{table} SET {column} = {value} {condition} {first}")
+    table, column, damage = _IN_POSTGRES[kind]
+    assert case.connect is not None
+    rows = f"WHERE tenant_id = 't' AND collection_id = {collection_id}"
+    with case.connect() as connection:
+        if table == "documents":
+            first = connection.execute(f"SELECT min(ordinal) FROM hrag.{table} {rows}").fetchone()
+            rows += f" AND ordinal = {first[0]}"
+        (saved,) = connection.execute(f"SELECT {column}::text FROM hrag.{table} {rows}").fetchone()
+        connection.execute(f"UPDATE hrag.{table} SET {column} = {damage} {rows}")
         yield
-        saved = f"(SELECT {column} FROM hrag.saved)"
-        connection.execute(f"UPDATE hrag.{table} SET {column} = {saved} {condition} {first}")
-        connection.execute("DROP TABLE hrag.saved")
+        restore = sql.SQL(f"UPDATE hrag.{table} SET {column} = {{}} {rows}")
+        connection.execute(restore.format(sql.Literal(saved)))
 
 
 DAMAGED: dict[str, Callable[[Case, int, str], AbstractContextManager[None]]] = {
