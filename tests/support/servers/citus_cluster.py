@@ -63,7 +63,7 @@ class CitusCluster(PostgresServer):
         self._superuser = dsn
         self._main = str(conninfo_to_dict(dsn)["dbname"])
         self._prepare = prepare
-        self._token = f"hrag_test_{secrets.token_hex(4)}"
+        self._token = f"citus_test_{secrets.token_hex(4)}"
         self._database_numbers = count(1)
         self._emptied: list[str] = []
         self._nodes = self.run(
