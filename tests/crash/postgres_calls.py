@@ -18,8 +18,9 @@ from hrag.engine.engine_documents import (
 )
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.admin.reindex import reindex
-from hrag.engine.postgres.indexes.homes import drop_unused, move_collection
-from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
+from hrag.engine.postgres.indexes.home_slots import clear_unused_slot
+from hrag.engine.postgres.indexes.homes import move_collection
+from hrag.engine.postgres.maintenance.reclaim import deleted_collections, reclaim_some
 from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -48,7 +49,7 @@ _LIMITS = MaintenanceLimits(
 )
 _HOME_LEAVES = 20
 _IDS = 4
-_MAKE_DUE = "UPDATE hrag.unused_homes SET drop_after = now() - interval '1 s'"
+_MAKE_DUE = "UPDATE hrag.home_slots SET drop_after = now() - interval '1 s'"
 
 
 class Calls:
@@ -203,18 +204,14 @@ class Calls:
         self.writer.create_collection(TENANT, name, collection_settings())
         self.writer.put(self._open(name), wordy("d", 1, sentences=3))
         self.writer.delete_collection(TENANT, name)
-        while self._reclaim_some():
-            pass
-
-    def _reclaim_some(self) -> bool:
-        with self.database.write() as connection:
-            deleted = next_deleted(connection)
-            return deleted is not None and reclaim_some(connection, deleted, _NO_TIME)
+        for deleted in deleted_collections(self.database):
+            while reclaim_some(self.database, deleted, _NO_TIME):
+                pass
 
     def drop_homes(self) -> None:
         with self.database.write() as connection:
             connection.execute(_MAKE_DUE)
-        while drop_unused(self.database):
+        while clear_unused_slot(self.database):
             pass
 
     def reindex(self) -> None:
@@ -243,8 +240,8 @@ class Calls:
         with suppress(DocumentNotFound):
             self.writer.delete(self._open(SMALL), "short-lived")
         with self.database.read() as connection:
-            for table in ("deleted_collections", "unused_homes"):
-                assert connection.execute(f"SELECT * FROM hrag.{table}").fetchall() == []
+            for rows in ("deleted_collections", "home_slots WHERE drop_after IS NOT NULL"):
+                assert connection.execute(f"SELECT * FROM hrag.{rows}").fetchall() == []
         self.assert_complete()
 
 
