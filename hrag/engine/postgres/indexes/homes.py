@@ -28,7 +28,8 @@ from hrag.engine.postgres.indexes.home_slots import (
     Slot,
     create_home,
     expect_retirement,
-    keep_slot,
+    has_slot,
+    keep_used_slot,
     retire_slot,
     take_slot,
 )
@@ -216,7 +217,8 @@ def _use(
 
     `source` is the collection as it was when its leaves were copied to the home. It has the leaves
     of documents whose ordinals are at most `copied`. Returns 0 if the collection was deleted or has
-    another home now than `source`; then the new home will be dropped.
+    another home now than `source`; then the new home will be dropped. Also returns 0 if the new
+    home was dropped already, because this process took too long.
     """
     new = Slot(home, *source.tenant_and_id)
     old = None if source.home is None else Slot(source.home, *source.tenant_and_id)
@@ -228,14 +230,18 @@ def _use(
         # No leaf is moved from the tail to the old home at the same time.
         lock_step(connection, source.collection_id)
         collection = open_by_id(connection, *source.tenant_and_id)
-        is_current = collection is not None and collection.home == source.home
+        is_current = (
+            collection is not None
+            and collection.home == source.home
+            and has_slot(connection, new)
+        )
         if collection is not None and is_current:
             _replace(connection, collection, home, copied)
     with database.write() as connection:
         if not is_current:
             retire_slot(connection, new, timedelta(0))
             return 0
-        keep_slot(connection, new)
+        keep_used_slot(connection, new)
         if old is not None:
             retire_slot(connection, old, retention)
     return collection.leaves if collection is not None else 0

@@ -15,19 +15,24 @@ import pytest
 
 from hrag.engine.postgres.admin import check_store
 from hrag.engine.postgres.admin.check import check
-from hrag.engine.postgres.indexes import home_slots
+from hrag.engine.postgres.indexes import home_slots, homes
 from hrag.engine.postgres.indexes.home_slots import (
     Slot,
     clear_unused_slot,
+    create_home,
     expect_retirement,
+    keep_used_slot,
     retire_slot,
     take_slot,
 )
 from hrag.engine.postgres.maintenance import worker as worker_module
+from hrag.engine.postgres.store.advisory_locks import try_lock_maintenance
+from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.errors import StoreUnavailable
 from tests.support.documents.fakes import collection_settings
 from tests.support.documents.vocabulary import wordy
+from tests.support.engines.postgres_statements import before_statement
 from tests.support.engines.postgres_twins import Twins, twins_at
 
 pytestmark = pytest.mark.postgres
@@ -42,6 +47,7 @@ RETURNS void LANGUAGE sql AS '';
 _PLACES = """
 SELECT home, get_shard_id_for_distribution_column('hrag.tenants', tenant_id) FROM hrag.home_slots
 """
+_SHARD_OF = "SELECT get_shard_id_for_distribution_column('hrag.tenants', %s)"
 TENANTS = [f"tenant {number}" for number in range(10)]
 
 
@@ -71,6 +77,17 @@ def slot_of(twins: Twins, tenant_id: str) -> Slot:
     home = twins.home(tenant_id)
     assert home is not None
     return Slot(home, tenant_id, twins.collection_id(tenant_id))
+
+
+def slots(twins: Twins) -> list[Slot]:
+    with twins.database.read() as connection:
+        rows = connection.execute("SELECT home, tenant_id, collection_id FROM hrag.home_slots")
+        return [Slot(*row) for row in rows]
+
+
+def shard_of(twins: Twins, tenant_id: str) -> int:
+    with twins.database.read() as connection:
+        return connection.execute(_SHARD_OF, (tenant_id,)).fetchone()[0]
 
 
 def due(twins: Twins, slot: Slot) -> None:
@@ -183,6 +200,77 @@ def test_a_slot_that_was_cleared_and_taken_again_is_not_cleared_by_another_proce
     tenant_id = next(tenant for tenant in TENANTS if twins.home(tenant) == shared)
     home_slots._clear(twins.database, slot_of(twins, tenant_id))
     assert twins.home(tenant_id) == shared
+
+
+def test_a_slot_whose_collection_is_deleted_before_it_is_kept_is_cleared(twins, monkeypatch):
+    """The other process has deleted all rows of the collection before this one continues."""
+
+    def delete_and_keep(connection: Connection, slot: Slot) -> bool:
+        twins.drop(TENANTS[0])
+        twins.reclaim()
+        return keep_used_slot(connection, slot)
+
+    monkeypatch.setattr(homes, "keep_used_slot", delete_and_keep)
+    twins.maintain(TENANTS[0])
+    twins.reclaim()
+    assert places(twins) == []
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_home_whose_slot_was_cleared_meanwhile_is_not_used(twins, monkeypatch, other):
+    """A process was stopped for a day before it could use its new home."""
+    if other:
+        twins.maintain(TENANTS[0])
+    tenant_id = next(
+        tenant for tenant in TENANTS[1:] if shard_of(twins, tenant) != shard_of(twins, TENANTS[0])
+    )
+
+    def clear() -> None:
+        monkeypatch.undo()
+        (slot,) = [slot for slot in slots(twins) if slot.tenant_id == tenant_id]
+        due(twins, slot)
+        assert clear_unused_slot(twins.database)
+        assert slot not in slots(twins)
+
+    before_statement(monkeypatch, "SELECT FROM hrag.tenants", clear)
+    assert twins.move(tenant_id) == 0
+    assert twins.home(tenant_id) is None
+    twins.maintain(tenant_id)
+    assert twins.home(tenant_id) is not None
+
+
+def test_a_home_that_is_being_built_is_not_dropped(twins):
+    """Its slot is examined a day after the build began, and again until the build has ended."""
+    collection_id = twins.collection_id(TENANTS[0])
+    with twins.database.write() as connection:
+        collection = open_by_id(connection, TENANTS[0], collection_id)
+        assert collection is not None
+        slot = Slot(create_home(connection, collection), TENANTS[0], collection_id)
+    due(twins, slot)
+    with twins.database.write() as guard:
+        assert try_lock_maintenance(guard, collection_id)
+        assert clear_unused_slot(twins.database)
+        assert not clear_unused_slot(twins.database)
+    assert slots(twins) == [slot]
+    due(twins, slot)
+    assert clear_unused_slot(twins.database)
+    assert slots(twins) == []
+
+
+def test_a_home_that_is_read_for_long_keeps_no_worker_waiting(twins):
+    """Such a reader is pg_dump. It may begin after the home was retired, and it reads all tables."""
+    twins.maintain(TENANTS[0])
+    slot = slot_of(twins, TENANTS[0])
+    twins.drop(TENANTS[0])
+    with twins.database.write() as connection:
+        connection.execute(f"LOCK TABLE hrag_homes.leaves_{slot.home} IN ACCESS SHARE MODE")
+        due(twins, slot)
+        assert clear_unused_slot(twins.database)
+        assert slots(twins) == [slot]
+    due(twins, slot)
+    assert clear_unused_slot(twins.database)
+    assert slots(twins) == []
+    twins.reclaim()
 
 
 @pytest.mark.parametrize(
