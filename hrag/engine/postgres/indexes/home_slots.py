@@ -27,7 +27,7 @@ from hrag.engine.postgres.store.advisory_locks import (
     lock_step,
     try_lock_maintenance,
 )
-from hrag.engine.postgres.store.cluster import is_distributed
+from hrag.engine.postgres.store.cluster import is_distributed, vacuum_shard
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table
@@ -107,7 +107,10 @@ SELECT EXISTS (SELECT FROM hrag.home_slots WHERE home = %(home)s
 # Another transaction, for example of pg_dump, may read the home for hours. Until it ends, the other
 # workers would wait for the lock on the list of homes. Citus sends the second setting to the nodes
 # only because of the first one, which means nothing to a server without Citus.
-_LIMIT_WAITING = b"SET LOCAL citus.propagate_set_commands = local; SET LOCAL lock_timeout = 2000"
+_LIMIT_WAITING = (
+    b"SET LOCAL citus.propagate_set_commands = local",
+    b"SET LOCAL lock_timeout = 2000",
+)
 _REMOVE_LEAVES = """
 DELETE FROM {table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
     SELECT ctid FROM {table} WHERE tenant_id = %(tenant_id)s
@@ -232,7 +235,7 @@ def _clear(database: PostgresDatabase, slot: Slot) -> None:
     # Until VACUUM has removed the deleted leaves from the HNSW index, searches of the next
     # collection in this shard would visit them.
     with database.autocommit() as connection:
-        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(home_table(slot.home)))
+        vacuum_shard(connection, home_table(slot.home), slot.tenant_id)
     with database.write() as connection:
         if _lock_unused(connection, slot):
             connection.execute(_REMOVE, slot._asdict())
@@ -261,7 +264,8 @@ def _drop_last(connection: Connection, slot: Slot) -> bool:
     lock_homes(connection)
     if connection.execute(_IS_SHARED, slot._asdict()).fetchone() == (True,):
         return False
-    connection.run_script(_LIMIT_WAITING)
+    for setting in _LIMIT_WAITING:
+        connection.run_script(setting)
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(home_table(slot.home)))
     connection.execute(_REMOVE, slot._asdict())
     return True

@@ -35,6 +35,7 @@ from hrag.engine.postgres.indexes.home_slots import (
 )
 from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints
+from hrag.engine.postgres.store.cluster import vacuum_shard
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table, tables_of
@@ -172,9 +173,17 @@ def move_collection(
         _build_index(connection, source, table)
     leaves = _use(database, source, home, source.sequence, retention)
     if leaves:
-        with database.autocommit() as connection:
-            connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(table))
+        vacuum_home(database, home, tenant_id)
     return leaves
+
+
+def vacuum_home(database: PostgresDatabase, home: int, tenant_id: str) -> None:
+    """Removes deleted leaves of the tenant from a home, and updates the statistics of its rows.
+
+    Without statistics, PostgreSQL would not use the HNSW index.
+    """
+    with database.autocommit() as connection:
+        vacuum_shard(connection, home_table(home), tenant_id)
 
 
 def _copy(
@@ -231,9 +240,7 @@ def _use(
         lock_step(connection, source.collection_id)
         collection = open_by_id(connection, *source.tenant_and_id)
         is_current = (
-            collection is not None
-            and collection.home == source.home
-            and has_slot(connection, new)
+            collection is not None and collection.home == source.home and has_slot(connection, new)
         )
         if collection is not None and is_current:
             _replace(connection, collection, home, copied)
@@ -312,8 +319,7 @@ def vacuum_graph(database: PostgresDatabase, collection: OpenedCollection, livin
     removed = collection.in_graph - living
     if collection.home is None or removed <= _MAX_DELETED * collection.in_graph + _FEW_DELETED:
         return False
-    with database.autocommit() as connection:
-        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(home_table(collection.home)))
+    vacuum_home(database, collection.home, collection.tenant_id)
     with database.write() as connection:
         parameters = {**collection.key, "removed": removed, "home": collection.home}
         connection.execute(_SET_GRAPH, parameters)

@@ -13,6 +13,7 @@ from threading import Barrier
 import psycopg
 import pytest
 
+from hrag.engine.postgres.admin import check as check_module
 from hrag.engine.postgres.admin import check_store
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.indexes import home_slots, homes
@@ -48,6 +49,10 @@ _PLACES = """
 SELECT home, get_shard_id_for_distribution_column('hrag.tenants', tenant_id) FROM hrag.home_slots
 """
 _SHARD_OF = "SELECT get_shard_id_for_distribution_column('hrag.tenants', %s)"
+_STATISTICS = """
+SELECT most_common_vals::text::text[] FROM pg_stats
+WHERE schemaname = 'hrag_homes' AND attname = 'tenant_id'
+"""
 TENANTS = [f"tenant {number}" for number in range(10)]
 
 
@@ -132,6 +137,18 @@ def test_workers_that_take_slots_at_once_never_put_two_collections_into_one_shar
 
 def _number(twins: Twins, tenant_id: str) -> int:
     return twins.collection_id(tenant_id)
+
+
+def test_the_statistics_of_a_home_have_each_collection_that_was_moved_to_it(twins):
+    """PostgreSQL would otherwise expect one row of the collection, and not use the index."""
+    first = TENANTS[0]
+    second = next(tenant for tenant in TENANTS if shard_of(twins, tenant) != shard_of(twins, first))
+    for tenant_id in (first, second):
+        twins.maintain(tenant_id)
+    assert twins.home(first) == twins.home(second)
+    with twins.database.read() as connection:
+        (values,) = connection.execute(_STATISTICS).fetchone()
+    assert sorted(values) == sorted((first, second))
 
 
 def test_a_slot_of_a_deleted_collection_is_cleared_and_can_be_taken_again(twins):
@@ -258,7 +275,7 @@ def test_a_home_that_is_being_built_is_not_dropped(twins):
 
 
 def test_a_home_that_is_read_for_long_keeps_no_worker_waiting(twins):
-    """Such a reader is pg_dump. It may begin after the home was retired, and it reads all tables."""
+    """Such a reader is pg_dump, which may begin after the home was retired."""
     twins.maintain(TENANTS[0])
     slot = slot_of(twins, TENANTS[0])
     twins.drop(TENANTS[0])
@@ -271,6 +288,29 @@ def test_a_home_that_is_read_for_long_keeps_no_worker_waiting(twins):
     assert clear_unused_slot(twins.database)
     assert slots(twins) == []
     twins.reclaim()
+
+
+def test_a_home_that_is_dropped_during_the_check_is_no_problem(twins):
+    """No collection used it when the check began."""
+    twins.maintain(TENANTS[0])
+    slot = slot_of(twins, TENANTS[0])
+    twins.drop(TENANTS[0])
+    due(twins, slot)
+    with twins.database.read() as connection:
+        connection.execute("SELECT FROM hrag.tenants")
+        assert clear_unused_slot(twins.database)
+        assert slots(twins) == []
+        assert [*check_store.problems_of_store(connection)] == []
+    twins.reclaim()
+
+
+def test_the_check_reports_what_two_snapshots_have(twins, monkeypatch):
+    """On a cluster, each node has a snapshot of its own, taken at another moment."""
+    snapshots = iter([["moved", "damaged"], ["damaged", "also moved"], ["moved"], []])
+    monkeypatch.setattr(check_module, "problems_of_store", lambda _: next(snapshots))
+    assert check(twins.database).problems == ("damaged",)
+    assert check(twins.database).problems == ()
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize(
