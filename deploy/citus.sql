@@ -34,7 +34,6 @@ ALTER ROLE ALL IN DATABASE :"DBNAME" SET hnsw.ef_search = 200;
 ALTER ROLE ALL IN DATABASE :"DBNAME" SET hnsw.iterative_scan = 'relaxed_order';
 ALTER ROLE ALL IN DATABASE :"DBNAME" SET jit = off;
 ALTER ROLE hrag_service IN DATABASE :"DBNAME" SET enable_seqscan = off;
-ALTER ROLE hrag_service IN DATABASE :"DBNAME" SET enable_sort = off;
 
 -- Does nothing if `hrag postgres migrate` has distributed the tables.
 CALL hrag.distribute_tables();

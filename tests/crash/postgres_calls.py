@@ -51,13 +51,7 @@ _HOME_LEAVES = 20
 _IDS = 4
 # A search finds at most this many leaves.
 _LIMIT = 1000
-_UNFINISHED = (
-    "SELECT * FROM hrag.deleted_collections",
-    "SELECT * FROM hrag.home_slots WHERE drop_after IS NOT NULL",
-)
-_MAKE_DUE = (
-    "UPDATE hrag.home_slots SET drop_after = now() - interval '1 s' WHERE drop_after > now()"
-)
+_MAKE_DUE = "UPDATE hrag.home_slots SET drop_after = now() - interval '1 s'"
 
 
 class Calls:
@@ -249,8 +243,8 @@ class Calls:
         with suppress(DocumentNotFound):
             self.writer.delete(self._open(SMALL), "short-lived")
         with self.database.read() as connection:
-            for statement in _UNFINISHED:
-                assert connection.execute(statement).fetchall() == []
+            for rows in ("deleted_collections", "home_slots WHERE drop_after IS NOT NULL"):
+                assert connection.execute(f"SELECT * FROM hrag.{rows}").fetchall() == []
         self.assert_complete()
 
 

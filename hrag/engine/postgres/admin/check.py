@@ -95,7 +95,7 @@ def check(database: PostgresDatabase) -> CheckReport:
     problems: list[str] = []
     with database.read() as connection:
         numbers = connection.execute(_COLLECTIONS).fetchall()
-        problems += problems_of_store(connection)
+    problems += _problems_of_store(database)
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_id(connection, tenant_id, number)
@@ -107,6 +107,21 @@ def check(database: PostgresDatabase) -> CheckReport:
         leaves += collection_check.totals[2]
         parts += collection.home is not None
     return CheckReport(len(numbers), documents, leaves, parts, tuple(problems))
+
+
+def _problems_of_store(database: PostgresDatabase) -> list[str]:
+    """Returns the problems of the store as a whole that two snapshots have.
+
+    On a cluster, a snapshot is one for each node, and they differ by the moment at which each was
+    taken. What was changed between these moments looks like a problem, but only once.
+    """
+    with database.read() as connection:
+        problems = list(problems_of_store(connection))
+    if not problems:
+        return []
+    with database.read() as connection:
+        again = set(problems_of_store(connection))
+    return [problem for problem in problems if problem in again]
 
 
 class _CollectionCheck:

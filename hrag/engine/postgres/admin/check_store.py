@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from psycopg import sql
+from psycopg.errors import UndefinedTable
 
 from hrag.engine.postgres.maintenance.reclaim import TABLES
 from hrag.engine.postgres.store.cluster import is_distributed
@@ -84,7 +85,8 @@ def _check_homes(connection: Connection) -> Iterator[str]:
     The table of each home must exist, and must have no leaves of a collection without a place in
     it. Each collection with a home must have a place there, and each place that is in use must be
     used by its collection. Two collections must not be in the same shard of a home; on a server
-    without Citus, each table is one shard. Yields one message for each problem.
+    without Citus, each table is one shard. A home that nobody uses may be dropped during the check.
+    Yields one message for each problem.
     """
     shard = sql.SQL(_SHARD if is_distributed(connection) else "0")
     slots = connection.execute(sql.SQL(_SLOTS).format(shard=shard)).fetchall()
@@ -100,15 +102,25 @@ def _check_homes(connection: Connection) -> Iterator[str]:
         if count > 1:
             yield f"home {home} has {count} collections in one shard"
     tables = {name for (name,) in connection.execute(_TABLES_OF_HOMES).fetchall()}
-    for home in sorted({slot[0] for slot in slots} | {place[0] for place in used}):
-        if f"leaves_{home}" not in tables:
+    in_use_homes = {place[0] for place in in_use | used}
+    for home in sorted({slot[0] for slot in slots} | in_use_homes):
+        owners = _owners(connection, home)
+        if owners is None and home in in_use_homes:
             yield f"the table hrag_homes.leaves_{home} is missing"
-            continue
-        tables.remove(f"leaves_{home}")
-        owners = connection.execute(sql.SQL(_OWNERS).format(table=home_table(home))).fetchall()
-        for owner in owners:
+        tables.discard(f"leaves_{home}")
+        for owner in owners or ():
             if (home, *owner) not in places:
                 place = _describe(*owner)
                 yield f"home {home} has leaves of {place}, which has no place in it"
     for table in sorted(tables):
         yield f"the table hrag_homes.{table} belongs to no collection"
+
+
+def _owners(connection: Connection, home: int) -> list[tuple[str, int]] | None:
+    """Returns the collections with leaves in a home; None if the home does not exist."""
+    statement = sql.SQL(_OWNERS).format(table=home_table(home))
+    try:
+        with connection.transaction():
+            return connection.execute(statement).fetchall()
+    except UndefinedTable:
+        return None

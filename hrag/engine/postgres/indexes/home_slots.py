@@ -12,6 +12,9 @@ of the tenant, and `hrag.home_slots` is on the coordinator; no transaction chang
 has a time, `drop_after`, unless its collection is known to use it. At this time, maintenance reads
 the collection's row. If the collection uses the home after all, the time is removed. Otherwise the
 slot's leaves are deleted, and then the slot; the last slot of a home is dropped with the table.
+
+Whoever reads the collection's row to change its slot, or reads the slot to change the collection's
+home, holds the lock of the collection's steps (`lock_step`) until the change is committed.
 """
 
 from datetime import timedelta
@@ -19,8 +22,12 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from hrag.engine.postgres.store.advisory_locks import lock_homes, lock_step
-from hrag.engine.postgres.store.cluster import is_distributed
+from hrag.engine.postgres.store.advisory_locks import (
+    lock_homes,
+    lock_step,
+    try_lock_maintenance,
+)
+from hrag.engine.postgres.store.cluster import is_distributed, vacuum_shard
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table
@@ -33,14 +40,20 @@ HOME_RETENTION = timedelta(minutes=1)
 # A new home that no collection uses after this time is dropped: its build must have been
 # interrupted.
 _ABANDONED_AFTER = timedelta(days=1)
-# If the node of a slot's tenant does not answer, the slot is examined again after this time.
+# If a slot cannot be cleared now, for example because a node does not answer, the slot is examined
+# again after this time.
 _POSTPONED = timedelta(minutes=5)
 # One transaction deletes at most this many leaves of a slot.
 _ROWS = 10_000
 
 _CREATE = (
     "CREATE TABLE {table} (LIKE hrag.leaves INCLUDING STORAGE)",
-    "ALTER TABLE {table} ALTER COLUMN embedding TYPE halfvec({dimension})",
+    # A change of the type resets the storage of the column, so the same command sets it again.
+    # Otherwise large vectors would be stored out of line, and scans would take six times as long.
+    """
+    ALTER TABLE {table} ALTER COLUMN embedding TYPE halfvec({dimension}),
+      ALTER COLUMN embedding SET STORAGE PLAIN
+    """,
     # A unique key of a distributed table must contain the tenant. It is the last column, so that
     # no plan prefers this index for a condition on the tenant alone.
     "ALTER TABLE {table} ADD PRIMARY KEY (ordinal, leaf, tenant_id)",
@@ -71,6 +84,7 @@ _RETIRE = f"""
 UPDATE hrag.home_slots SET drop_after = now() + %(delay)s, transaction_id = pg_current_xact_id()
 WHERE {_KEY}
 """
+_EXISTS = f"SELECT EXISTS (SELECT FROM hrag.home_slots WHERE {_KEY})"
 _REMOVE = f"DELETE FROM hrag.home_slots WHERE {_KEY}"
 # A slot is not cleared while a transaction that may use its table is running. The condition on
 # `pg_snapshot_xmin` waits for transactions that write. A transaction that only reads has no
@@ -90,6 +104,13 @@ _IS_SHARED = """
 SELECT EXISTS (SELECT FROM hrag.home_slots WHERE home = %(home)s
   AND (tenant_id, collection_id) <> (%(tenant_id)s, %(collection_id)s))
 """
+# Another transaction, for example of pg_dump, may read the home for hours. Until it ends, the other
+# workers would wait for the lock on the list of homes. Citus sends the second setting to the nodes
+# only because of the first one, which means nothing to a server without Citus.
+_LIMIT_WAITING = (
+    b"SET LOCAL citus.propagate_set_commands = local",
+    b"SET LOCAL lock_timeout = 2000",
+)
 _REMOVE_LEAVES = """
 DELETE FROM {table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
     SELECT ctid FROM {table} WHERE tenant_id = %(tenant_id)s
@@ -149,9 +170,22 @@ def _add(connection: Connection, collection: OpenedCollection, home: int) -> Non
     connection.execute(_ADD, {**collection.key, **parameters, "home": home})
 
 
-def keep_slot(connection: Connection, slot: Slot) -> None:
-    """Records that the collection uses its slot."""
+def has_slot(connection: Connection, slot: Slot) -> bool:
+    """Returns True if the slot exists; False if it was cleared, because nobody used it for long."""
+    return connection.execute(_EXISTS, slot._asdict()).fetchone() == (True,)
+
+
+def keep_used_slot(connection: Connection, slot: Slot) -> bool:
+    """Records that the collection uses its slot; returns False if it does not use it.
+
+    The collection may have been deleted, and its slot may be about to be cleared.
+    """
+    lock_step(connection, slot.collection_id)
+    collection = open_by_id(connection, slot.tenant_id, slot.collection_id)
+    if collection is None or collection.home != slot.home:
+        return False
     connection.execute(_KEEP, slot._asdict())
+    return True
 
 
 def retire_slot(connection: Connection, slot: Slot, delay: timedelta = HOME_RETENTION) -> None:
@@ -173,7 +207,8 @@ def clear_unused_slot(database: PostgresDatabase) -> bool:
 
     A home that a snapshot on this server may still read is not changed. If a standby has
     `hot_standby_feedback`, a home that a snapshot on the standby may read is not changed either.
-    If the node of the slot's tenant does not answer, the slot is examined again later.
+    If a node does not answer, or if another transaction reads a home that should be dropped, the
+    slot is examined again later.
     """
     with database.write() as connection:
         row = connection.execute(_DUE).fetchone()
@@ -200,7 +235,7 @@ def _clear(database: PostgresDatabase, slot: Slot) -> None:
     # Until VACUUM has removed the deleted leaves from the HNSW index, searches of the next
     # collection in this shard would visit them.
     with database.autocommit() as connection:
-        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(home_table(slot.home)))
+        vacuum_shard(connection, home_table(slot.home), slot.tenant_id)
     with database.write() as connection:
         if _lock_unused(connection, slot):
             connection.execute(_REMOVE, slot._asdict())
@@ -210,18 +245,18 @@ def _lock_unused(connection: Connection, slot: Slot) -> bool:
     """Returns True if no collection uses the slot, and locks the slot until this transaction ends.
 
     Another process may have cleared the slot, and the collection may have taken it again. If the
-    collection uses the slot, records this.
+    collection uses the slot, records this. If another process maintains the collection, it may be
+    building this home, so the slot is examined again later.
     """
     # Waits for a step that moves leaves into the slot. A later step finds that the collection does
     # not use it.
     lock_step(connection, slot.collection_id)
     if connection.execute(_LOCK_DUE, slot._asdict()).fetchone() is None:
         return False
-    collection = open_by_id(connection, slot.tenant_id, slot.collection_id)
-    if collection is not None and collection.home == slot.home:
-        keep_slot(connection, slot)
+    if not try_lock_maintenance(connection, slot.collection_id):
+        retire_slot(connection, slot, _POSTPONED)
         return False
-    return True
+    return not keep_used_slot(connection, slot)
 
 
 def _drop_last(connection: Connection, slot: Slot) -> bool:
@@ -229,6 +264,8 @@ def _drop_last(connection: Connection, slot: Slot) -> bool:
     lock_homes(connection)
     if connection.execute(_IS_SHARED, slot._asdict()).fetchone() == (True,):
         return False
+    for setting in _LIMIT_WAITING:
+        connection.run_script(setting)
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(home_table(slot.home)))
     connection.execute(_REMOVE, slot._asdict())
     return True

@@ -28,12 +28,14 @@ from hrag.engine.postgres.indexes.home_slots import (
     Slot,
     create_home,
     expect_retirement,
-    keep_slot,
+    has_slot,
+    keep_used_slot,
     retire_slot,
     take_slot,
 )
 from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints
+from hrag.engine.postgres.store.cluster import vacuum_shard
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table, tables_of
@@ -171,9 +173,17 @@ def move_collection(
         _build_index(connection, source, table)
     leaves = _use(database, source, home, source.sequence, retention)
     if leaves:
-        with database.autocommit() as connection:
-            connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(table))
+        vacuum_home(database, home, tenant_id)
     return leaves
+
+
+def vacuum_home(database: PostgresDatabase, home: int, tenant_id: str) -> None:
+    """Removes deleted leaves of the tenant from a home, and updates the statistics of its rows.
+
+    Without statistics, PostgreSQL would not use the HNSW index.
+    """
+    with database.autocommit() as connection:
+        vacuum_shard(connection, home_table(home), tenant_id)
 
 
 def _copy(
@@ -216,7 +226,8 @@ def _use(
 
     `source` is the collection as it was when its leaves were copied to the home. It has the leaves
     of documents whose ordinals are at most `copied`. Returns 0 if the collection was deleted or has
-    another home now than `source`; then the new home will be dropped.
+    another home now than `source`; then the new home will be dropped. Also returns 0 if the new
+    home was dropped already, because this process took too long.
     """
     new = Slot(home, *source.tenant_and_id)
     old = None if source.home is None else Slot(source.home, *source.tenant_and_id)
@@ -228,14 +239,16 @@ def _use(
         # No leaf is moved from the tail to the old home at the same time.
         lock_step(connection, source.collection_id)
         collection = open_by_id(connection, *source.tenant_and_id)
-        is_current = collection is not None and collection.home == source.home
+        is_current = (
+            collection is not None and collection.home == source.home and has_slot(connection, new)
+        )
         if collection is not None and is_current:
             _replace(connection, collection, home, copied)
     with database.write() as connection:
         if not is_current:
             retire_slot(connection, new, timedelta(0))
             return 0
-        keep_slot(connection, new)
+        keep_used_slot(connection, new)
         if old is not None:
             retire_slot(connection, old, retention)
     return collection.leaves if collection is not None else 0
@@ -306,8 +319,7 @@ def vacuum_graph(database: PostgresDatabase, collection: OpenedCollection, livin
     removed = collection.in_graph - living
     if collection.home is None or removed <= _MAX_DELETED * collection.in_graph + _FEW_DELETED:
         return False
-    with database.autocommit() as connection:
-        connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(home_table(collection.home)))
+    vacuum_home(database, collection.home, collection.tenant_id)
     with database.write() as connection:
         parameters = {**collection.key, "removed": removed, "home": collection.home}
         connection.execute(_SET_GRAPH, parameters)

@@ -25,6 +25,7 @@ from hrag.engine.postgres.indexes.homes import (
     home_sizes,
     move_collection,
     vacuum_graph,
+    vacuum_home,
 )
 from hrag.engine.postgres.indexes.lexical_index import (
     FAN_IN,
@@ -274,6 +275,7 @@ class MaintenanceWorker:
 
     def _index_vectors(self, tenant_id: str, collection_id: int, every_leaf: bool) -> None:
         short_tail = 0 if every_leaf else self._limits.tail_leaves
+        moved_leaves = 0
         while not self._closing.is_set():
             with self._database.read() as connection:
                 collection = open_by_id(connection, tenant_id, collection_id)
@@ -288,13 +290,19 @@ class MaintenanceWorker:
             )
             if needs_home:
                 self._move(collection)
-            elif collection.home is None or sizes.scanned <= short_tail:
-                vacuum_graph(self._database, collection, sizes.indexed)
-                return
-            else:
+                moved_leaves = 0
+                continue
+            if collection.home is not None and sizes.scanned > short_tail:
                 with self._database.write() as connection:
-                    if not drain_tail(connection, collection, self._limits.drained_leaves):
-                        return
+                    drained = drain_tail(connection, collection, self._limits.drained_leaves)
+                moved_leaves += drained
+                if drained:
+                    continue
+            if collection.home is not None and 2 * moved_leaves > sizes.indexed:
+                # The statistics of the home are from a time when it was empty or small.
+                vacuum_home(self._database, collection.home, tenant_id)
+            vacuum_graph(self._database, collection, sizes.indexed)
+            return
 
     def _needs_new_home(
         self,

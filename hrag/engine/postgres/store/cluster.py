@@ -3,7 +3,8 @@
 A statement without a tenant would ask all nodes too, but it would fail as soon as one node is
 down. On a database that is not distributed, the one server is asked.
 
-A statement of a tenant never needs this module: it names the tenant, so that it runs on one node.
+A statement of a tenant does not need this module: it names the tenant, so that it runs on one node.
+The exception is VACUUM, which names no tenant.
 """
 
 import json
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
+from psycopg import sql
 
 from hrag.engine.postgres.store.connection import Connection
 from hrag.values.errors import StoreUnavailable
@@ -38,6 +40,21 @@ FROM (
   SELECT array_agg(host) AS hosts, array_agg(port) AS ports, array_agg(command) AS commands
   FROM nodes) AS asked, master_run_on_worker(hosts, ports, commands, true) AS answer
 """
+# Runs a command on the shard of the tenant, which replaces `%%s` in the command.
+_ON_SHARD = """
+WITH shard AS (
+  SELECT nodename::text AS host, nodeport AS port, shard_name(s.logicalrelid, s.shardid) AS name
+  FROM pg_dist_shard AS s JOIN pg_dist_placement USING (shardid)
+    JOIN pg_dist_node AS n USING (groupid)
+  WHERE n.noderole = 'primary'
+    AND s.shardid = get_shard_id_for_distribution_column(%(table)s, %(tenant_id)s::text)
+)
+SELECT answer.node_name || ':' || answer.node_port, answer.success, answer.result FROM (
+  SELECT array_agg(host) AS hosts, array_agg(port) AS ports,
+    array_agg(format(%(command)s, name)) AS commands FROM shard) AS asked,
+  master_run_on_worker(hosts, ports, commands, false) AS answer
+"""
+_VACUUM = "VACUUM (ANALYZE) %s"
 _ON_ONE_SERVER = "SELECT coalesce(json_agg(found), '[]')::text FROM ({}) AS found"
 
 
@@ -66,6 +83,22 @@ def rows_of_all_nodes(connection: Connection, table: str, query: str) -> list[di
     answers = connection.execute(_ON_NODES, parameters, prepare=False).fetchall()
     _warn_of_lost_nodes(answers)
     return [row for _, succeeded, result in answers if succeeded for row in _decoded(result)]
+
+
+def vacuum_shard(connection: Connection, table: sql.Identifier, tenant_id: str) -> None:
+    """Runs VACUUM (ANALYZE) on a table; on a cluster, only on the tenant's shard of the table.
+
+    The connection must be in no transaction. Raises StoreUnavailable if the node does not answer.
+    """
+    name = table.as_string()
+    if not is_distributed(connection):
+        connection.execute((_VACUUM % name).encode())
+        return
+    parameters = {"table": name, "tenant_id": tenant_id, "command": _VACUUM}
+    answers = connection.execute(_ON_SHARD, parameters, prepare=False).fetchall()
+    _warn_of_lost_nodes(answers)
+    if not answers:
+        raise StoreUnavailable(f"the table {name} has no shard for a tenant")
 
 
 def _warn_of_lost_nodes(answers: Sequence[tuple[Any, ...]]) -> None:

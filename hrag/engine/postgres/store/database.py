@@ -40,14 +40,9 @@ _NO_SEQSCAN = b"; SET LOCAL enable_seqscan = off"
 EF_SEARCH = 200
 # The settings of searches in an HNSW index; `vector_source` explains them. With `relaxed_order`,
 # pgvector continues its scan until it has found enough rows that are eligible and not deleted.
-# With `enable_sort` off, PostgreSQL does not read a whole home and sort it instead, as it otherwise
-# does when the statistics of the home are missing. Sorts that have no alternative are done.
 # Citus does not send these settings to its nodes, where they are settings of the role. If it sent
 # them, it would send the whole text, with BEGIN, for each setting.
-_INDEX_SETTINGS = (
-    b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
-    b"; SET LOCAL enable_sort = off"
-)
+_INDEX_SETTINGS = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
 _BEGIN_READING = b"".join(
     (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _NO_SEQSCAN, _INDEX_SETTINGS % EF_SEARCH)
 )

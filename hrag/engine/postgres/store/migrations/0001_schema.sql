@@ -115,8 +115,7 @@ CREATE TABLE hrag.leaves (
     embedding halfvec,
     PRIMARY KEY (tenant_id, collection_id, ordinal, leaf)
 );
--- Without a column that may be stored out of line, the table has no TOAST table. The tables of
--- homes, which have many shards on Citus, are made like this one.
+-- Without a column that may be stored out of line, the table has no TOAST table.
 ALTER TABLE hrag.leaves ALTER COLUMN tenant_id SET STORAGE PLAIN;
 ALTER TABLE hrag.leaves ALTER COLUMN above SET STORAGE PLAIN;
 ALTER TABLE hrag.leaves ALTER COLUMN embedding SET STORAGE PLAIN;

@@ -64,7 +64,6 @@ def test_the_script_gives_the_role_of_services_a_password_and_settings_on_nodes(
             ("-", "hnsw.iterative_scan=relaxed_order"),
             ("-", "jit=off"),
             ("hrag_service", "enable_seqscan=off"),
-            ("hrag_service", "enable_sort=off"),
         }
 
 

@@ -13,21 +13,27 @@ from threading import Barrier
 import psycopg
 import pytest
 
+from hrag.engine.postgres.admin import check as check_module
 from hrag.engine.postgres.admin import check_store
 from hrag.engine.postgres.admin.check import check
-from hrag.engine.postgres.indexes import home_slots
+from hrag.engine.postgres.indexes import home_slots, homes
 from hrag.engine.postgres.indexes.home_slots import (
     Slot,
     clear_unused_slot,
+    create_home,
     expect_retirement,
+    keep_used_slot,
     retire_slot,
     take_slot,
 )
 from hrag.engine.postgres.maintenance import worker as worker_module
+from hrag.engine.postgres.store.advisory_locks import try_lock_maintenance
+from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.errors import StoreUnavailable
 from tests.support.documents.fakes import collection_settings
 from tests.support.documents.vocabulary import wordy
+from tests.support.engines.postgres_statements import before_statement
 from tests.support.engines.postgres_twins import Twins, twins_at
 
 pytestmark = pytest.mark.postgres
@@ -41,6 +47,11 @@ RETURNS void LANGUAGE sql AS '';
 """
 _PLACES = """
 SELECT home, get_shard_id_for_distribution_column('hrag.tenants', tenant_id) FROM hrag.home_slots
+"""
+_SHARD_OF = "SELECT get_shard_id_for_distribution_column('hrag.tenants', %s)"
+_STATISTICS = """
+SELECT most_common_vals::text::text[] FROM pg_stats
+WHERE schemaname = 'hrag_homes' AND attname = 'tenant_id'
 """
 TENANTS = [f"tenant {number}" for number in range(10)]
 
@@ -71,6 +82,17 @@ def slot_of(twins: Twins, tenant_id: str) -> Slot:
     home = twins.home(tenant_id)
     assert home is not None
     return Slot(home, tenant_id, twins.collection_id(tenant_id))
+
+
+def slots(twins: Twins) -> list[Slot]:
+    with twins.database.read() as connection:
+        rows = connection.execute("SELECT home, tenant_id, collection_id FROM hrag.home_slots")
+        return [Slot(*row) for row in rows]
+
+
+def shard_of(twins: Twins, tenant_id: str) -> int:
+    with twins.database.read() as connection:
+        return connection.execute(_SHARD_OF, (tenant_id,)).fetchone()[0]
 
 
 def due(twins: Twins, slot: Slot) -> None:
@@ -115,6 +137,18 @@ def test_workers_that_take_slots_at_once_never_put_two_collections_into_one_shar
 
 def _number(twins: Twins, tenant_id: str) -> int:
     return twins.collection_id(tenant_id)
+
+
+def test_the_statistics_of_a_home_have_each_collection_that_was_moved_to_it(twins):
+    """PostgreSQL would otherwise expect one row of the collection, and not use the index."""
+    first = TENANTS[0]
+    second = next(tenant for tenant in TENANTS if shard_of(twins, tenant) != shard_of(twins, first))
+    for tenant_id in (first, second):
+        twins.maintain(tenant_id)
+    assert twins.home(first) == twins.home(second)
+    with twins.database.read() as connection:
+        (values,) = connection.execute(_STATISTICS).fetchone()
+    assert sorted(values) == sorted((first, second))
 
 
 def test_a_slot_of_a_deleted_collection_is_cleared_and_can_be_taken_again(twins):
@@ -183,6 +217,100 @@ def test_a_slot_that_was_cleared_and_taken_again_is_not_cleared_by_another_proce
     tenant_id = next(tenant for tenant in TENANTS if twins.home(tenant) == shared)
     home_slots._clear(twins.database, slot_of(twins, tenant_id))
     assert twins.home(tenant_id) == shared
+
+
+def test_a_slot_whose_collection_is_deleted_before_it_is_kept_is_cleared(twins, monkeypatch):
+    """The other process has deleted all rows of the collection before this one continues."""
+
+    def delete_and_keep(connection: Connection, slot: Slot) -> bool:
+        twins.drop(TENANTS[0])
+        twins.reclaim()
+        return keep_used_slot(connection, slot)
+
+    monkeypatch.setattr(homes, "keep_used_slot", delete_and_keep)
+    twins.maintain(TENANTS[0])
+    twins.reclaim()
+    assert places(twins) == []
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_home_whose_slot_was_cleared_meanwhile_is_not_used(twins, monkeypatch, other):
+    """A process was stopped for a day before it could use its new home."""
+    if other:
+        twins.maintain(TENANTS[0])
+    tenant_id = next(
+        tenant for tenant in TENANTS[1:] if shard_of(twins, tenant) != shard_of(twins, TENANTS[0])
+    )
+
+    def clear() -> None:
+        monkeypatch.undo()
+        (slot,) = [slot for slot in slots(twins) if slot.tenant_id == tenant_id]
+        due(twins, slot)
+        assert clear_unused_slot(twins.database)
+        assert slot not in slots(twins)
+
+    before_statement(monkeypatch, "SELECT FROM hrag.tenants", clear)
+    assert twins.move(tenant_id) == 0
+    assert twins.home(tenant_id) is None
+    twins.maintain(tenant_id)
+    assert twins.home(tenant_id) is not None
+
+
+def test_a_home_that_is_being_built_is_not_dropped(twins):
+    """Its slot is examined a day after the build began, and again until the build has ended."""
+    collection_id = twins.collection_id(TENANTS[0])
+    with twins.database.write() as connection:
+        collection = open_by_id(connection, TENANTS[0], collection_id)
+        assert collection is not None
+        slot = Slot(create_home(connection, collection), TENANTS[0], collection_id)
+    due(twins, slot)
+    with twins.database.write() as guard:
+        assert try_lock_maintenance(guard, collection_id)
+        assert clear_unused_slot(twins.database)
+        assert not clear_unused_slot(twins.database)
+    assert slots(twins) == [slot]
+    due(twins, slot)
+    assert clear_unused_slot(twins.database)
+    assert slots(twins) == []
+
+
+def test_a_home_that_is_read_for_long_keeps_no_worker_waiting(twins):
+    """Such a reader is pg_dump, which may begin after the home was retired."""
+    twins.maintain(TENANTS[0])
+    slot = slot_of(twins, TENANTS[0])
+    twins.drop(TENANTS[0])
+    with twins.database.write() as connection:
+        connection.execute(f"LOCK TABLE hrag_homes.leaves_{slot.home} IN ACCESS SHARE MODE")
+        due(twins, slot)
+        assert clear_unused_slot(twins.database)
+        assert slots(twins) == [slot]
+    due(twins, slot)
+    assert clear_unused_slot(twins.database)
+    assert slots(twins) == []
+    twins.reclaim()
+
+
+def test_a_home_that_is_dropped_during_the_check_is_no_problem(twins):
+    """No collection used it when the check began."""
+    twins.maintain(TENANTS[0])
+    slot = slot_of(twins, TENANTS[0])
+    twins.drop(TENANTS[0])
+    due(twins, slot)
+    with twins.database.read() as connection:
+        connection.execute("SELECT FROM hrag.tenants")
+        assert clear_unused_slot(twins.database)
+        assert slots(twins) == []
+        assert [*check_store.problems_of_store(connection)] == []
+    twins.reclaim()
+
+
+def test_the_check_reports_what_two_snapshots_have(twins, monkeypatch):
+    """On a cluster, each node has a snapshot of its own, taken at another moment."""
+    snapshots = iter([["moved", "damaged"], ["damaged", "also moved"], ["moved"], []])
+    monkeypatch.setattr(check_module, "problems_of_store", lambda _: next(snapshots))
+    assert check(twins.database).problems == ("damaged",)
+    assert check(twins.database).problems == ()
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize(

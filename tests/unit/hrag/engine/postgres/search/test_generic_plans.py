@@ -1,4 +1,4 @@
-"""Generic plans look up leaves and documents by their keys, even in a store of many tenants.
+"""Plans look up leaves and documents by their keys, even in a store of many tenants.
 
 PostgreSQL caches a generic plan for a frequent statement and uses the plan with any parameters.
 In a store of many tenants, PostgreSQL estimates that a collection has only a few leaves.
@@ -15,7 +15,7 @@ from hrag.engine.find import VALUES, FindRequest
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
-from hrag.filters import Exists
+from hrag.filters import Exists, Match
 from hrag.types import Retrieval, SearchMode
 from hrag.values.ids import parse_chunk_id
 from tests.support.documents.fakes import collection_settings, query_vector
@@ -93,3 +93,24 @@ def test_a_generic_plan_looks_up_leaves_and_documents_by_their_keys(
     ]
     assert looked_up != []
     assert [node for node in looked_up if "(ordinal " not in node.get("Index Cond", "")] == []
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_listing_with_a_filter_reads_only_documents_that_pass(
+    database: PostgresDatabase,
+) -> None:
+    """Reading all documents in the order of their ids would need no sort, but would take long."""
+    handle = PostgresWriter(database).open("t", "c")
+    with plans(database, "auto") as statement_plans:
+        listed = PostgresWriter(database).documents(
+            handle, 10, "", filter=Match("metadata.n", (5.0,))
+        )
+    assert [info.document_id for info in listed.items] == ["d5"]
+    read = [
+        node
+        for plan in statement_plans
+        for node in nodes(plan["Plan"])
+        if node.get("Relation Name") == "documents"
+    ]
+    assert read != []
+    assert [node for node in read if "(ordinal " not in node.get("Index Cond", "")] == []

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from psycopg import sql
 from structlog.testing import capture_logs
 
 from hrag.engine.postgres.store import cluster
-from hrag.engine.postgres.store.cluster import is_distributed, rows_of_all_nodes
+from hrag.engine.postgres.store.cluster import is_distributed, rows_of_all_nodes, vacuum_shard
 from hrag.engine.postgres.store.connection import Connection
 from hrag.errors import StoreUnavailable
 
@@ -64,3 +65,12 @@ def test_a_node_without_an_answer_hides_its_own_rows_only():
 def test_no_answer_of_any_node_is_an_error():
     with pytest.raises(StoreUnavailable), capture_logs():
         rows_of_all_nodes(answering(("n1:5432", False, "refused")), "hrag.tenants", _QUERY)
+
+
+@pytest.mark.usefixtures("on_cluster")
+@pytest.mark.parametrize("answers", [[], [("n1:5432", False, "refused")]])
+def test_a_shard_that_was_not_vacuumed_is_an_error(answers):
+    table = sql.Identifier("hrag_homes", "leaves_1")
+    vacuum_shard(answering(("n1:5432", True, "VACUUM")), table, "t")
+    with pytest.raises(StoreUnavailable), capture_logs():
+        vacuum_shard(answering(*answers), table, "t")
