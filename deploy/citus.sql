@@ -8,7 +8,8 @@
 -- to the other nodes as the current role, so hrag_service needs the right to log in. Each node's
 -- pg_hba.conf must allow this from the addresses of nodes only. psql reads the password of
 -- hrag_service from the file `nodes` in the folder `secrets`, which is /secrets by default. Without
--- that file, hrag_service has no password, so it can log in only with a certificate.
+-- that file, the password does not change. At first hrag_service has none, and can log in only with
+-- a certificate.
 --
 -- All statements run in one transaction, which Citus commits on all nodes.
 \set ON_ERROR_STOP on
@@ -20,11 +21,29 @@
 
 BEGIN;
 SET LOCAL client_min_messages = warning;
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
+        IF EXISTS (SELECT FROM pg_dist_local_group WHERE groupid <> 0) THEN
+            RAISE EXCEPTION 'this server is a node: run the script on the coordinator';
+        END IF;
+    END IF;
+    IF to_regrole('hrag_service') IS NULL THEN
+        RAISE EXCEPTION 'the role hrag_service does not exist: run deploy/postgres/roles.sql first';
+    END IF;
+    IF to_regprocedure('hrag.distribute_tables()') IS NULL THEN
+        RAISE EXCEPTION 'the database % has no store of this version of hrag: run hrag postgres migrate first',
+            current_database();
+    END IF;
+END
+$$;
+
 SELECT nullif(:'nodes_password', '') IS NOT NULL AS has_password \gset
 \if :has_password
 ALTER ROLE hrag_service LOGIN PASSWORD :'nodes_password';
 \else
-ALTER ROLE hrag_service LOGIN PASSWORD NULL;
+\echo hrag_service keeps its password, because there is no file :secrets/nodes.
+ALTER ROLE hrag_service LOGIN;
 \endif
 
 -- The settings of searches, which the nodes do not get from the coordinator. Without them, a search

@@ -113,6 +113,7 @@ def _section_folder(section: str) -> str:
 @cache
 def _known_settings() -> set[str]:
     sources = [ROOT / ".env.example", ROOT / "docker-compose.yml", ROOT / "setup.py"]
+    sources.append(ROOT / "tests" / "conftest.py")
     for folder in ("hrag", "benchmarks", "deploy"):
         sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yml")]
     return {name for path in sources for name in _SETTING.findall(path.read_text("utf-8"))}

@@ -23,7 +23,13 @@ BEGIN;
 SET LOCAL client_min_messages = warning;
 SELECT :'owner_password' = '' OR :'service_password' = '' AS is_incomplete \gset
 \if :is_incomplete
-DO $$ BEGIN RAISE EXCEPTION 'the folder of secrets needs the files owner and service'; END $$;
+SELECT set_config('hrag.secrets', :'secrets', true) \gset
+DO $$
+BEGIN
+    RAISE EXCEPTION 'the folder % needs the files owner and service, each with a password; --set secrets=FOLDER names another folder',
+        current_setting('hrag.secrets');
+END
+$$;
 \endif
 
 SELECT format('CREATE ROLE %I', name) FROM unnest(ARRAY[

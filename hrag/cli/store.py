@@ -281,6 +281,12 @@ def migrate_schema(as_json: AsJson = False) -> None:
     if report.distributed_tables:
         tables = counted(report.distributed_tables, "table")
         print_line(f"distributed {tables} over the nodes of Citus", style="green")
+    if report.lacks_nodes:
+        print_line(
+            "the database has the extension citus, but no node for tables, so all tables stay on "
+            "this server: add nodes with citus_add_node, then run this command again",
+            style="yellow",
+        )
 
 
 def open_store(data_dir: Path | None = None) -> "Engine":

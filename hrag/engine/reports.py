@@ -47,12 +47,14 @@ class MigrationReport:
     """The version of a store's schema before and after a migration.
 
     `before` is 0 if there was no store before. `distributed_tables` is the count of tables that the
-    migration has distributed over the nodes of a Citus cluster.
+    migration has distributed over the nodes of a Citus cluster. `lacks_nodes` is True if the
+    database has the extension Citus but no node for tables, so that nothing could be distributed.
     """
 
     before: int
     after: int
     distributed_tables: int = 0
+    lacks_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

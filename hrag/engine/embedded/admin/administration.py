@@ -74,7 +74,8 @@ class EmbeddedAdministration:
     def migrate(self) -> MigrationReport:
         """Raises NotSupported, because an embedded store cannot change its schema version."""
         raise NotSupported(
-            "the embedded engine has no migrations: it opens only stores of its own schema version"
+            "the embedded engine has no migrations: it opens only stores of its own schema "
+            "version; for a store in PostgreSQL, set HRAG_ENGINE=postgres and HRAG_POSTGRES_DSN"
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:

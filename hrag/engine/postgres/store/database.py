@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
+import structlog
 from psycopg import conninfo
 
 from hrag.engine.postgres.store.cancellation import Canceller
@@ -23,11 +24,14 @@ from hrag.engine.postgres.store.failures import (
     error_of,
     is_of_server,
     is_of_statement,
+    lost_node,
     translated,
 )
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, StoreUnavailable
+
+_log = structlog.get_logger()
 
 Result = TypeVar("Result")
 
@@ -50,6 +54,9 @@ _BEGIN_READING = b"".join(
 # standby accepts the BEGIN and rejects the first change, with an SQLSTATE that this module
 # recognises.
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
+# A node of a Citus cluster that does not answer is logged at most this often, because many calls
+# may fail in a second.
+_NODE_LOG_INTERVAL_S = 5.0
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
 # The values of connection parameters that the DSN does not set. `connect_timeout` has libpq's
@@ -102,6 +109,8 @@ class PostgresDatabase:
         self._check_pool = Pool(self._connect, 1, times)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
+        # Problems of nodes of a Citus cluster, and the time before which each is not logged again.
+        self._silent_until_s: dict[tuple[str, str], float] = {}
 
     @contextmanager
     def read(self, deadline: Deadline = NEVER) -> Iterator[Connection]:
@@ -207,6 +216,7 @@ class PostgresDatabase:
             self._healthy_until_s = time.monotonic() + self._times.healthy_s
         except psycopg.Error as error:
             hrag_error = error_of(error, deadline, connection.info.user)
+            self._log_lost_node(error)
             is_sound = is_of_statement(error) and connection.abandon()
             if is_of_server(error):
                 # The other connections lead to the same server.
@@ -220,6 +230,19 @@ class PostgresDatabase:
             raise
         finally:
             pool.give_back(connection, is_sound=is_sound)
+
+    def _log_lost_node(self, error: psycopg.Error) -> None:
+        """Logs which node of a Citus cluster caused the error; clients do not read its address."""
+        lost = lost_node(error)
+        now_s = time.monotonic()
+        if lost is None or now_s < self._silent_until_s.get(lost, 0.0):
+            return
+        # Old entries are dropped, because a problem may name a port or an id that changes.
+        self._silent_until_s = {
+            key: until_s for key, until_s in self._silent_until_s.items() if until_s > now_s
+        } | {lost: now_s + _NODE_LOG_INTERVAL_S}
+        node, problem = lost
+        _log.warning("node_without_answer", node=node, problem=problem)
 
     def _connect(self) -> Connection:
         return Connection.open("", **self._parameters)

@@ -51,9 +51,23 @@ _UNAVAILABLE = frozenset(
 # The server is read-only, shuts down, starts, has crashed, or dropped the database.
 _SERVER_LOST = frozenset({_READ_ONLY, "57P01", "57P02", "57P03", "57P04"})
 _CONNECTION_CLASS = "08"
+# Messages of the coordinator of a Citus cluster about its connection to another node. They name the
+# role and the address, and often the file of passwords. Citus does not translate them.
+_NODE_LOST = re.compile(
+    r"connection (?:to the remote|establishment for) node (?:\S+@)?(?P<node>\S+:\d+) failed"
+    r"(?: with the following error: (?P<problem>.*))?"
+)
+# The context of an error that another node has reported to the coordinator.
+_ON_NODE = re.compile(r"while executing command on (?P<node>\S+:\d+)")
 # The server measures statement_timeout with its own clock. So a statement may reach its timeout up
 # to this long before its deadline by the clock of this process.
 _CLOCKS_DIFFER_S = 0.05
+
+
+NODE_NOT_AVAILABLE = (
+    "a node of the PostgreSQL cluster is not available; the log names the node and the reason"
+)
+"""What a client reads if a node of a Citus cluster is lost."""
 
 
 class Conflict(StoreUnavailable):
@@ -104,7 +118,7 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
         return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
-    if sqlstate in _UNAVAILABLE or is_of_server(error):
+    if sqlstate in _UNAVAILABLE or is_of_server(error) or lost_node(error) is not None:
         return _unavailable_error(error, deadline)
     return None
 
@@ -121,14 +135,31 @@ def is_of_statement(error: psycopg.Error) -> bool:
 def is_of_server(error: psycopg.Error) -> bool:
     """Returns True if other connections to the same server probably fail too.
 
-    The server or the network is lost, or the server has become a standby.
+    The server or the network is lost, or the server has become a standby. Returns False if a node
+    of a Citus cluster is lost but not the coordinator: then transactions on other nodes succeed.
     """
     sqlstate = _sqlstate(error)
-    return (
+    return lost_node(error) is None and (
         sqlstate in _SERVER_LOST
         or sqlstate.startswith(_CONNECTION_CLASS)
         or _is_connection_error(error)
     )
+
+
+def lost_node(error: psycopg.Error) -> tuple[str, str] | None:
+    """Returns which node of a Citus cluster the coordinator could not use, and why.
+
+    The node is an address with a port. The reason may name roles, addresses and files of the
+    cluster, so it is for the log, not for clients. Returns None if the error is about something
+    else.
+    """
+    message = _message(error)
+    if lost := _NODE_LOST.match(message):
+        return lost["node"], lost["problem"] or "no reason is known"
+    reported = _ON_NODE.search(error.diag.context or "")
+    if reported and _sqlstate(error) in _SERVER_LOST:
+        return reported["node"], message
+    return None
 
 
 def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
@@ -147,6 +178,8 @@ def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
 def _unavailable_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     if deadline.remaining_s <= 0:
         return DeadlineExceeded("the deadline passed while PostgreSQL did not answer")
+    if lost_node(error) is not None:
+        return StoreUnavailable(NODE_NOT_AVAILABLE)
     return StoreUnavailable(f"PostgreSQL is not available: {_message(error)}")
 
 

@@ -16,6 +16,7 @@ from typing import LiteralString
 
 import psycopg
 
+from hrag.engine.postgres.store.cluster import is_distributed
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.reports import MigrationReport
@@ -48,6 +49,8 @@ _HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 _COUNT_NODES = """
 SELECT count(*) FROM pg_dist_node WHERE shouldhaveshards AND isactive AND noderole = 'primary'
 """
+_LOGIN_RIGHT = "SELECT rolname, rolcanlogin FROM pg_roles WHERE rolname = current_user"
+_CREATION_RIGHT = "SELECT current_user, has_database_privilege(current_database(), 'CREATE')"
 _COUNT_DISTRIBUTED = """
 SELECT count(*) FROM pg_dist_partition JOIN pg_class ON pg_class.oid = logicalrelid
 WHERE relnamespace = 'hrag'::regnamespace
@@ -112,8 +115,8 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
     # the tables depend on. These connections see only what is committed.
     with database.write() as connection:
         _lock_version(connection)
-        distributed = _distribute_tables(connection)
-    return MigrationReport(before, after, distributed)
+        distributed, lacks_nodes = _distribute_tables(connection)
+    return MigrationReport(before, after, distributed, lacks_nodes)
 
 
 def _lock_version(connection: Connection) -> int:
@@ -128,13 +131,17 @@ def _lock_version(connection: Connection) -> int:
 def create_or_check(database: PostgresDatabase) -> None:
     """Creates the store if the database has none; otherwise checks its schema version.
 
-    Raises StoreUnavailable if the store does not have the newest version. When it creates a store,
+    Raises StoreUnavailable if the store does not have the newest version, if the nodes of a Citus
+    cluster would refuse the role, or if the role may not create a store. When it creates a store,
     it also raises the errors of `migrate`.
     """
     with database.read() as connection:
         version = _read_version(connection)
         if version > 0:
             _require_newest(version)
+            _require_login_to_nodes(connection)
+        else:
+            _require_right_to_create(connection)
     if version == 0:
         migrate(database)
 
@@ -142,8 +149,8 @@ def create_or_check(database: PostgresDatabase) -> None:
 def check_version(connection: Connection) -> None:
     """Raises StoreUnavailable if the store does not have the newest schema version.
 
-    The message names the command that migrates the store. Raises StoreMissing if the database has
-    no store.
+    Also raises it if the nodes of a Citus cluster would refuse the role. The message names the
+    command to run. Raises StoreMissing if the database has no store.
     """
     version = _read_version(connection)
     if version == 0:
@@ -151,6 +158,7 @@ def check_version(connection: Connection) -> None:
             f"the database {connection.info.dbname} holds no store; an indexer creates one"
         )
     _require_newest(version)
+    _require_login_to_nodes(connection)
 
 
 def _read_version(connection: Connection) -> int:
@@ -169,16 +177,19 @@ def _run_migration(connection: Connection, migration: Migration) -> None:
     )
 
 
-def _distribute_tables(connection: Connection) -> int:
+def _distribute_tables(connection: Connection) -> tuple[int, bool]:
     """Distributes the tables over the nodes of Citus, if the database has such nodes.
 
-    Returns how many tables were distributed; tables that were distributed before do not count.
+    Returns how many tables were distributed, and True if the database has Citus but no such node.
+    Tables that were distributed before do not count.
     """
-    if connection.execute(_HAS_CITUS).fetchone() is None or not _count(connection, _COUNT_NODES):
-        return 0
+    if connection.execute(_HAS_CITUS).fetchone() is None:
+        return 0, False
+    if not _count(connection, _COUNT_NODES):
+        return 0, True
     before = _count(connection, _COUNT_DISTRIBUTED)
     connection.execute("CALL hrag.distribute_tables()")
-    return _count(connection, _COUNT_DISTRIBUTED) - before
+    return _count(connection, _COUNT_DISTRIBUTED) - before, False
 
 
 def _count(connection: Connection, statement: LiteralString) -> int:
@@ -192,6 +203,31 @@ def _require_newest(version: int) -> None:
         raise StoreUnavailable(
             f"the store has schema version {version}, this version of hrag needs "
             f"{newest_version()}: run hrag postgres migrate"
+        )
+
+
+def _require_right_to_create(connection: Connection) -> None:
+    role, may_create = connection.execute(_CREATION_RIGHT).fetchone() or ("", True)
+    if not may_create:
+        raise StoreUnavailable(
+            f"the database {connection.info.dbname} holds no store, and the role {role} may not "
+            "create one: run hrag postgres migrate as the owner"
+        )
+
+
+def _require_login_to_nodes(connection: Connection) -> None:
+    """Raises StoreUnavailable if the tables are on nodes of Citus that would refuse the role.
+
+    Citus logs in to nodes as the current role. The role of the services may do so only after
+    deploy/citus.sql has run.
+    """
+    if not is_distributed(connection):
+        return
+    role, can_log_in = connection.execute(_LOGIN_RIGHT).fetchone() or ("", True)
+    if not can_log_in:
+        raise StoreUnavailable(
+            f"the nodes of Citus would refuse the role {role}, which may not log in: let a "
+            "superuser run deploy/citus.sql on the coordinator"
         )
 
 

@@ -114,15 +114,16 @@ class MigratingEngine:
 
     location = "host=db"
 
-    def __init__(self, before: int, distributed_tables: int = 0) -> None:
-        self._before = before
-        self._distributed_tables = distributed_tables
+    def __init__(
+        self, before: int, distributed_tables: int = 0, *, lacks_nodes: bool = False
+    ) -> None:
+        self._report = MigrationReport(before, 3, distributed_tables, lacks_nodes)
 
     def administration(self) -> "MigratingEngine":
         return self
 
     def migrate(self) -> MigrationReport:
-        return MigrationReport(self._before, 3, self._distributed_tables)
+        return self._report
 
 
 def migrate_schema(*arguments: str) -> Result:
@@ -149,8 +150,16 @@ def test_a_schema_migration_shows_what_it_has_done(
 ) -> None:
     monkeypatch.setattr(store, "open_store", lambda: MigratingEngine(before, distributed))
     assert migrate_schema().stdout == lines
-    shown = {"before": before, "after": 3, "distributed_tables": distributed}
+    shown = {"before": before, "after": 3, "distributed_tables": distributed, "lacks_nodes": False}
     assert json.loads(migrate_schema("--json").stdout) == shown
+
+
+def test_a_schema_migration_on_citus_without_nodes_says_that_nodes_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "open_store", lambda: MigratingEngine(0, lacks_nodes=True))
+    words = " ".join(migrate_schema().stdout.split())
+    assert "add nodes with citus_add_node, then run this command again" in words
 
 
 def test_a_schema_migration_is_audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,7 +177,7 @@ def test_an_embedded_store_needs_no_schema_migration() -> None:
     assert result.exit_code == 1
     assert result.stderr.endswith(
         "error: the embedded engine has no migrations: it opens only stores of its own schema "
-        "version\n"
+        "version; for a store in PostgreSQL, set HRAG_ENGINE=postgres and HRAG_POSTGRES_DSN\n"
     )
 
 

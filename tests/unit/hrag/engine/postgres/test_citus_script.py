@@ -22,19 +22,25 @@ LOCAL_TABLES = {"migrations", "home_slots"}
 _CALL = "CALL hrag.distribute_tables();"
 
 
-def run_script(postgres: PostgresServer, dsn: str, secrets: Path) -> None:
-    """Runs deploy/citus.sql without the call that distributes the tables."""
-    script = (ROOT / "deploy" / "citus.sql").read_text("utf-8")
-    assert script.count(_CALL) == 1
+def run_psql(postgres: PostgresServer, dsn: str, secrets: Path, script: str) -> str:
+    """Runs a script; returns its errors, which are empty if it has succeeded."""
     program = [str(postgres.binaries / "psql"), "--no-psqlrc", "--dbname", dsn]
     process = subprocess.run(
         [*program, "--set", f"secrets={secrets}"],
         check=False,
-        input=script.replace(_CALL, ""),
+        input=script,
         capture_output=True,
         text=True,
     )
-    assert (process.returncode, process.stderr) == (0, "")
+    assert (process.returncode == 0) == (process.stderr == "")
+    return process.stderr
+
+
+def run_script(postgres: PostgresServer, dsn: str, secrets: Path) -> str:
+    """Runs deploy/citus.sql without the call that distributes the tables; returns its errors."""
+    script = (ROOT / "deploy" / "citus.sql").read_text("utf-8")
+    assert script.count(_CALL) == 1
+    return run_psql(postgres, dsn, secrets, script.replace(_CALL, ""))
 
 
 @pytest.mark.postgres
@@ -47,7 +53,7 @@ def test_the_script_gives_the_role_of_services_a_password_and_settings_on_nodes(
     for password in ("", "the nodes' password"):
         if password:
             (tmp_path / "nodes").write_text(password)
-        run_script(own_server, dsn, tmp_path)
+        assert run_script(own_server, dsn, tmp_path) == ""
         with psycopg.connect(dsn) as connection:
             login = connection.execute(
                 "SELECT rolcanlogin, rolpassword IS NOT NULL FROM pg_authid"
@@ -65,6 +71,41 @@ def test_the_script_gives_the_role_of_services_a_password_and_settings_on_nodes(
             ("-", "jit=off"),
             ("hrag_service", "enable_seqscan=off"),
         }
+
+
+@pytest.mark.postgres
+def test_the_script_keeps_the_password_if_the_folder_is_wrong(
+    own_server: PostgresServer, tmp_path: Path
+) -> None:
+    dsn = own_server.dsn(own_server.empty_database())
+    with closing(PostgresDatabase(dsn, 2, "test")) as database:
+        migrate(database)
+    stored = "SELECT rolpassword FROM pg_authid WHERE rolname = 'hrag_service'"
+    (tmp_path / "nodes").write_text("the nodes' password")
+    assert run_script(own_server, dsn, tmp_path) == ""
+    ((password,),) = own_server.run(stored)
+    assert password is not None
+    assert run_script(own_server, dsn, tmp_path / "other") == ""
+    assert own_server.run(stored) == [(password,)]
+
+
+@pytest.mark.postgres
+def test_scripts_that_run_too_early_name_the_step_before(
+    own_server: PostgresServer, tmp_path: Path
+) -> None:
+    name = own_server.empty_database()
+    dsn = own_server.dsn(name)
+    assert "run deploy/postgres/roles.sql first" in run_script(own_server, dsn, tmp_path)
+    roles = (ROOT / "deploy" / "postgres" / "roles.sql").read_text("utf-8")
+    assert f"the folder {tmp_path} needs the files owner" in run_psql(
+        own_server, dsn, tmp_path, roles
+    )
+    for file in ("owner", "service"):
+        (tmp_path / file).write_text("password")
+    assert run_psql(own_server, dsn, tmp_path, roles) == ""
+    problem = run_script(own_server, dsn, tmp_path)
+    assert f"the database {name} has no store" in problem
+    assert "run hrag postgres migrate first" in problem
 
 
 def test_each_table_is_distributed_or_stays_on_the_coordinator() -> None:

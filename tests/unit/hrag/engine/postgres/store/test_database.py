@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.connection_pool import ConnectionTimes
@@ -384,3 +385,21 @@ def test_a_closed_database_refuses_every_transaction(opened: Open, postgres_dsn:
     database.close()
     with pytest.raises(StoreUnavailable, match="closed"):
         first_value(database, "SELECT 7")
+
+
+def test_a_lost_node_of_a_cluster_is_logged_once_in_a_while(database: PostgresDatabase) -> None:
+    statement = """
+        DO $$ BEGIN RAISE connection_failure
+        USING MESSAGE = 'connection to the remote node service@pg-1:5432 failed'; END $$
+    """
+    with capture_logs() as log:
+        for _ in range(3):
+            with (
+                pytest.raises(StoreUnavailable, match="a node of the PostgreSQL cluster") as failed,
+                database.read() as connection,
+            ):
+                connection.execute(statement)
+            assert "pg-1" not in str(failed.value)
+    assert [entry["node"] for entry in log if entry["event"] == "node_without_answer"] == [
+        "pg-1:5432"
+    ]

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from hrag.engine.postgres.store.failures import Conflict, error_of
+from hrag.engine.postgres.store.failures import Conflict, error_of, is_of_server, lost_node
 from hrag.errors import (
     Cancelled,
     DataLoss,
@@ -101,3 +101,59 @@ def test_the_deadline_decides_the_error_of_a_cancelled_statement(
 ) -> None:
     statement = "DO $$ BEGIN RAISE query_canceled; END $$"
     assert type(error_of(raised(postgres, statement), deadline)) is expected
+
+
+@pytest.mark.parametrize(
+    ("message", "node", "problem"),
+    [
+        (
+            (
+                "connection to the remote node hrag_service@pg-1:5432 failed with the following "
+                "error: fe_sendauth: no password supplied"
+            ),
+            "pg-1:5432",
+            "fe_sendauth: no password supplied",
+        ),
+        (
+            "connection to the remote node hrag_service@10.0.7.11:5432 failed",
+            "10.0.7.11:5432",
+            "no reason is known",
+        ),
+        (
+            "connection establishment for node pg-1:5432 failed",
+            "pg-1:5432",
+            "no reason is known",
+        ),
+    ],
+)
+def test_a_lost_node_is_named_in_the_log_only(
+    postgres: PostgresServer, message: str, node: str, problem: str
+) -> None:
+    statement = f"DO $$ BEGIN RAISE connection_failure USING MESSAGE = '{message}'; END $$"
+    error = raised(postgres, statement)
+    assert lost_node(error) == (node, problem)
+    assert not is_of_server(error)
+    shown = error_of(error, NEVER)
+    assert type(shown) is StoreUnavailable
+    assert not any(word in str(shown) for word in (node, "hrag_service", problem))
+
+
+def test_an_error_that_a_lost_node_reports_is_not_of_the_coordinator(
+    postgres: PostgresServer,
+) -> None:
+    # The name of the function is in the context of the error, as the command of Citus would be.
+    statement = """
+        CREATE FUNCTION pg_temp."while executing command on pg-1:5432 now"() RETURNS void
+        LANGUAGE plpgsql AS $$ BEGIN RAISE admin_shutdown USING MESSAGE = 'the message'; END $$;
+        SELECT pg_temp."while executing command on pg-1:5432 now"()
+    """
+    error = raised(postgres, statement)
+    assert lost_node(error) == ("pg-1:5432", "the message")
+    assert not is_of_server(error)
+    assert type(error_of(error, NEVER)) is StoreUnavailable
+
+
+def test_an_error_of_the_only_server_is_about_no_node(postgres: PostgresServer) -> None:
+    error = raised(postgres, "DO $$ BEGIN RAISE connection_failure; END $$")
+    assert lost_node(error) is None
+    assert is_of_server(error)

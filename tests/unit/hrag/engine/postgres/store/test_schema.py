@@ -146,6 +146,8 @@ def test_the_error_says_who_may_create_the_extension(
     postgres.run("CREATE EXTENSION vector", name)
     with pytest.raises(StoreUnavailable, match="the role guest lacks a right: permission denied"):
         migrate(guest)
+    with pytest.raises(StoreUnavailable, match="role guest may not create one: run hrag postgres"):
+        create_or_check(guest)
 
 
 def test_an_old_extension_is_refused(
@@ -172,3 +174,30 @@ def test_the_error_says_how_to_search_the_schema_of_pgvector(
     command = str(refused.value).partition("run ")[2].partition(", and GRANT")[0]
     postgres.run(command, name)
     assert migrate(opened(postgres.dsn(name))) == MigrationReport(0, NEWEST)
+
+
+def test_a_role_that_nodes_of_a_cluster_would_refuse_cannot_open_the_store(
+    empty: PostgresDatabase,
+    name: str,
+    postgres: PostgresServer,
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    migrate(empty)
+    postgres.run("CREATE ROLE without_login ROLE CURRENT_USER IN ROLE hrag_service", name)
+    service = opened(postgres.dsn(name, options="-c role=without_login"))
+    check(service)  # The only server does not log in to another one.
+    monkeypatch.setattr(schema, "is_distributed", lambda _: True)
+    for call in (create_or_check, check):
+        with pytest.raises(StoreUnavailable, match=r"refuse the role without_login.*citus\.sql"):
+            call(service)
+    postgres.run("ALTER ROLE without_login LOGIN")
+    check(service)
+
+
+def test_a_database_with_citus_but_without_nodes_is_reported(
+    empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_HAS_CITUS", "SELECT 1")
+    monkeypatch.setattr(schema, "_COUNT_NODES", "SELECT 0")
+    assert migrate(empty) == MigrationReport(0, NEWEST, lacks_nodes=True)
