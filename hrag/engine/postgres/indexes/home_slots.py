@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from psycopg import sql
+from psycopg.errors import InternalError
 
 from hrag.engine.postgres.store.advisory_locks import (
     lock_homes,
@@ -63,6 +64,9 @@ _OWNER = "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'hrag
 _DISTRIBUTE = """
 SELECT create_distributed_table(%s, 'tenant_id', colocate_with => 'hrag.tenants')
 """
+# Part of the message with which Citus refuses a new table while it moves a shard. The SQLSTATE is
+# that of all internal errors.
+_IS_LOCKED = "could not acquire the lock"
 # Only a home that a collection uses has an HNSW index for sure.
 _HOMES_WITH_SPACE = """
 SELECT home FROM hrag.home_slots
@@ -147,7 +151,8 @@ def take_slot(connection: Connection, collection: OpenedCollection) -> int | Non
 def create_home(connection: Connection, collection: OpenedCollection) -> int:
     """Creates a home without an HNSW index, with a slot for the collection; returns its id.
 
-    On a Citus cluster, the table is distributed like the other tables, while it is empty.
+    On a Citus cluster, the table is distributed like the other tables, while it is empty. Raises
+    StoreUnavailable while a shard is being moved, because Citus then refuses new tables.
     """
     (home,) = connection.execute("SELECT nextval('hrag.home_ids')").fetchone() or (0,)
     (owner,) = connection.execute(_OWNER).fetchone() or ("",)
@@ -160,9 +165,20 @@ def create_home(connection: Connection, collection: OpenedCollection) -> int:
     for statement in _CREATE:
         connection.execute(sql.SQL(statement).format(**parts))
     if is_distributed(connection):
-        connection.execute(_DISTRIBUTE, (table.as_string(),))
+        _distribute(connection, table)
     _add(connection, collection, home)
     return int(home)
+
+
+def _distribute(connection: Connection, table: sql.Identifier) -> None:
+    # Citus would refuse the second of two tables that are distributed at the same time.
+    lock_homes(connection)
+    try:
+        connection.execute(_DISTRIBUTE, (table.as_string(),))
+    except InternalError as error:
+        if _IS_LOCKED not in str(error):
+            raise
+        raise StoreUnavailable("no home can be created while Citus moves a shard") from error
 
 
 def _add(connection: Connection, collection: OpenedCollection, home: int) -> None:

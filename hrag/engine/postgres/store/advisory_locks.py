@@ -44,6 +44,6 @@ def lock_homes(connection: Connection) -> None:
     """Locks the list of homes until this transaction ends; waits while another process does so.
 
     The lock is held while a collection takes its place in a home that exists, and while a home is
-    dropped. Without it, two collections could take the same place.
+    distributed over a cluster or dropped. Without it, two collections could take the same place.
     """
     connection.execute(_LOCK, (_HOMES_KEY,))

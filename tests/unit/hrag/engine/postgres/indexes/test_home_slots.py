@@ -35,15 +35,25 @@ from tests.support.documents.fakes import collection_settings
 from tests.support.documents.vocabulary import wordy
 from tests.support.engines.postgres_statements import before_statement
 from tests.support.engines.postgres_twins import Twins, twins_at
+from tests.support.manuals import ROOT, blocks
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
 SHARDS = 4
 _STAND_INS = f"""
-CREATE FUNCTION get_shard_id_for_distribution_column(name regclass, value text) RETURNS bigint
-LANGUAGE sql IMMUTABLE RETURN abs(hashtext(value)) % {SHARDS};
+CREATE OR REPLACE FUNCTION get_shard_id_for_distribution_column(name regclass, value text)
+RETURNS bigint LANGUAGE sql IMMUTABLE RETURN abs(hashtext(value)) % {SHARDS};
 CREATE FUNCTION create_distributed_table(name regclass, by text, colocate_with text)
 RETURNS void LANGUAGE sql AS '';
+"""
+_REFUSE = """
+DROP FUNCTION create_distributed_table;
+CREATE FUNCTION create_distributed_table(name regclass, by text, colocate_with text)
+RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+  RAISE 'could not acquire the lock required to colocate distributed table %', colocate_with
+  USING ERRCODE = 'internal_error';
+END $$;
 """
 _PLACES = """
 SELECT home, get_shard_id_for_distribution_column('hrag.tenants', tenant_id) FROM hrag.home_slots
@@ -99,6 +109,15 @@ def due(twins: Twins, slot: Slot) -> None:
     """Makes a slot due to be examined."""
     with twins.database.write() as connection:
         retire_slot(connection, slot, timedelta(0))
+
+
+def clear(twins: Twins) -> None:
+    """Examines the slot that is due.
+
+    The transaction in which a test has just read may still be ending in the server. A slot is not
+    examined before.
+    """
+    until(lambda: clear_unused_slot(twins.database))
 
 
 def test_collections_of_different_shards_share_a_home(twins):
@@ -242,14 +261,14 @@ def test_a_home_whose_slot_was_cleared_meanwhile_is_not_used(twins, monkeypatch,
         tenant for tenant in TENANTS[1:] if shard_of(twins, tenant) != shard_of(twins, TENANTS[0])
     )
 
-    def clear() -> None:
+    def clear_slot() -> None:
         monkeypatch.undo()
         (slot,) = [slot for slot in slots(twins) if slot.tenant_id == tenant_id]
         due(twins, slot)
-        assert clear_unused_slot(twins.database)
+        clear(twins)
         assert slot not in slots(twins)
 
-    before_statement(monkeypatch, "SELECT FROM hrag.tenants", clear)
+    before_statement(monkeypatch, "SELECT FROM hrag.tenants", clear_slot)
     assert twins.move(tenant_id) == 0
     assert twins.home(tenant_id) is None
     twins.maintain(tenant_id)
@@ -266,11 +285,11 @@ def test_a_home_that_is_being_built_is_not_dropped(twins):
     due(twins, slot)
     with twins.database.write() as guard:
         assert try_lock_maintenance(guard, collection_id)
-        assert clear_unused_slot(twins.database)
+        clear(twins)
         assert not clear_unused_slot(twins.database)
     assert slots(twins) == [slot]
     due(twins, slot)
-    assert clear_unused_slot(twins.database)
+    clear(twins)
     assert slots(twins) == []
 
 
@@ -282,12 +301,50 @@ def test_a_home_that_is_read_for_long_keeps_no_worker_waiting(twins):
     with twins.database.write() as connection:
         connection.execute(f"LOCK TABLE hrag_homes.leaves_{slot.home} IN ACCESS SHARE MODE")
         due(twins, slot)
-        assert clear_unused_slot(twins.database)
+        clear(twins)
         assert slots(twins) == [slot]
     due(twins, slot)
-    assert clear_unused_slot(twins.database)
+    clear(twins)
     assert slots(twins) == []
     twins.reclaim()
+
+
+def test_the_manual_repairs_a_list_of_places_that_is_older_than_the_collections(twins):
+    """A standby of the coordinator or of a node was promoted that had not received all changes."""
+    for tenant_id in TENANTS[:3]:
+        twins.maintain(tenant_id)
+    lost, leaked, unchanged = (slot_of(twins, tenant_id) for tenant_id in TENANTS[:3])
+    twins.drop(leaked.tenant_id)
+    twins.reclaim()
+    with twins.database.write() as connection:
+        connection.execute("DELETE FROM hrag.home_slots WHERE tenant_id = %s", (lost.tenant_id,))
+        connection.execute("INSERT INTO hrag.home_slots VALUES (%s, %s, %s, 16)", leaked)
+    assert len(check(twins.database).problems) > 1
+    (repair,) = (
+        block.text
+        for block in blocks(ROOT / "docs" / "operations" / "postgres.md", "sql")
+        if "INSERT INTO hrag.home_slots" in block.text
+    )
+    with twins.database.write() as connection:
+        connection.run_script(repair.encode())
+    twins.reclaim()
+    assert set(slots(twins)) == {lost, unchanged}
+    assert twins.unused_slots() == 0
+
+
+def test_a_home_that_citus_refuses_is_created_later(twins):
+    """Citus refuses new tables while it moves a shard, with an internal error."""
+    with twins.database.write() as connection:
+        connection.run_script(_REFUSE.encode())
+    with pytest.raises(StoreUnavailable, match="while Citus moves a shard"):
+        twins.maintain(TENANTS[0])
+    assert twins.home(TENANTS[0]) is None
+    assert places(twins) == []
+    with twins.database.write() as connection:
+        connection.run_script(b"DROP FUNCTION create_distributed_table")
+        connection.run_script(_STAND_INS.encode())
+    twins.maintain(TENANTS[0])
+    assert twins.home(TENANTS[0]) is not None
 
 
 def test_a_home_that_is_dropped_during_the_check_is_no_problem(twins):
@@ -298,7 +355,7 @@ def test_a_home_that_is_dropped_during_the_check_is_no_problem(twins):
     due(twins, slot)
     with twins.database.read() as connection:
         connection.execute("SELECT FROM hrag.tenants")
-        assert clear_unused_slot(twins.database)
+        clear(twins)
         assert slots(twins) == []
         assert [*check_store.problems_of_store(connection)] == []
     twins.reclaim()
