@@ -60,7 +60,9 @@ _CREATE = (
     "ALTER TABLE {table} ADD PRIMARY KEY (ordinal, leaf, tenant_id)",
     "GRANT SELECT ON {table} TO {owner}",
 )
-_OWNER = "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'hrag'"
+_OWNER = """
+SELECT rolname FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner WHERE nspname = 'hrag'
+"""
 _DISTRIBUTE = """
 SELECT create_distributed_table(%s, 'tenant_id', colocate_with => 'hrag.tenants')
 """
@@ -160,7 +162,7 @@ def create_home(connection: Connection, collection: OpenedCollection) -> int:
     parts = {
         "table": table,
         "dimension": sql.Literal(collection.settings.dimension),
-        "owner": sql.SQL(owner),  # The server has quoted the name.
+        "owner": sql.Identifier(owner),
     }
     for statement in _CREATE:
         connection.execute(sql.SQL(statement).format(**parts))

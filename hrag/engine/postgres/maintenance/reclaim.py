@@ -23,7 +23,7 @@ TABLES = (
 )
 """The tables of the schema hrag whose rows belong to a collection."""
 
-_DELETED = "SELECT tenant_id, collection_id, home FROM %s"
+_DELETED = sql.SQL("SELECT tenant_id, collection_id, home FROM {table}")
 _LOCK = """
 SELECT FROM hrag.deleted_collections
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s FOR UPDATE SKIP LOCKED
@@ -54,7 +54,7 @@ class DeletedCollection(NamedTuple):
 def deleted_collections(database: PostgresDatabase) -> list[DeletedCollection]:
     """Returns the deleted collections whose rows still exist, of all tenants whose nodes answer."""
     with database.read() as connection:
-        rows = rows_of_all_nodes(connection, "hrag.deleted_collections", _DELETED)
+        rows = rows_of_all_nodes(connection, "deleted_collections", _DELETED)
     return [DeletedCollection(**row) for row in rows]
 
 

@@ -17,6 +17,7 @@ from datetime import timedelta
 from functools import partial
 
 import structlog
+from psycopg import sql
 
 from hrag.config import DEFAULT_HOME_LEAVES
 from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, clear_unused_slot
@@ -53,14 +54,14 @@ _STOP_S = 10.0
 
 # The queries that find work, and their tables. Each node runs them on its own rows.
 _SURVEY = {
-    "hrag.term_vectors": """
-SELECT tenant_id, collection_id FROM %s
+    "term_vectors": sql.SQL("""
+SELECT tenant_id, collection_id FROM {table}
 GROUP BY tenant_id, collection_id HAVING sum(leaf_count) >= {min_leaves}
-""",
-    "hrag.collections": """
-SELECT tenant_id, collection_id FROM %s WHERE home IS NOT NULL OR leaves > {home_leaves}
-""",
-    "hrag.tombstones": "SELECT DISTINCT tenant_id, collection_id FROM %s",
+"""),
+    "collections": sql.SQL("""
+SELECT tenant_id, collection_id FROM {table} WHERE home IS NOT NULL OR leaves > {home_leaves}
+"""),
+    "tombstones": sql.SQL("SELECT DISTINCT tenant_id, collection_id FROM {table}"),
 }
 
 
@@ -202,7 +203,7 @@ class MaintenanceWorker:
         limits = {"min_leaves": self._limits.min_part_leaves, "home_leaves": self._home_leaves}
         for table, query in _SURVEY.items():
             with self._database.read() as connection:
-                rows = rows_of_all_nodes(connection, table, query.format(**limits))
+                rows = rows_of_all_nodes(connection, table, query, **limits)
             with self._lock:
                 self._changed |= {(row["tenant_id"], row["collection_id"]) for row in rows}
         for deleted in deleted_collections(self._database):

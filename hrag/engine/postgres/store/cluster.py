@@ -54,8 +54,8 @@ SELECT answer.node_name || ':' || answer.node_port, answer.success, answer.resul
     array_agg(format(%(command)s, name)) AS commands FROM shard) AS asked,
   master_run_on_worker(hosts, ports, commands, false) AS answer
 """
-_VACUUM = "VACUUM (ANALYZE) %s"
-_ON_ONE_SERVER = "SELECT coalesce(json_agg(found), '[]')::text FROM ({}) AS found"
+_VACUUM = sql.SQL("VACUUM (ANALYZE) {}")
+_ON_ONE_SERVER = sql.SQL("SELECT coalesce(json_agg(found), '[]')::text FROM ({}) AS found")
 
 
 def is_distributed(connection: Connection) -> bool:
@@ -66,20 +66,24 @@ def is_distributed(connection: Connection) -> bool:
     return True
 
 
-def rows_of_all_nodes(connection: Connection, table: str, query: str) -> list[dict[str, Any]]:
-    """Returns the rows of a query on one table, from all nodes that answer.
+def rows_of_all_nodes(
+    connection: Connection, table: str, query: sql.SQL, **values: int
+) -> list[dict[str, Any]]:
+    """Returns the rows of a query on one table of the schema hrag, from all nodes that answer.
 
-    `query` has `%s` where the name of the table belongs, and no other `%`. On a cluster, it runs
-    for each shard of the table, outside of the transaction. So its result must be the union of its
-    results for parts of the table, where all rows of a tenant are in the same part. Each row has
-    its values by their columns. For each node that does not answer, a warning is logged. Raises
-    StoreUnavailable if no node answers.
+    `query` has `{table}` for the name of the table, a placeholder for each of the `values`, and no
+    `%`. On a cluster, it runs for each shard of the table, outside of the transaction. So its
+    result must be the union of its results for parts of the table, where all rows of a tenant are
+    in the same part. Each row has its values by their columns. For each node that does not answer,
+    a warning is logged. Raises StoreUnavailable if no node answers.
     """
+    literals = {name: sql.Literal(value) for name, value in values.items()}
     if not is_distributed(connection):
-        statement = _ON_ONE_SERVER.format(query % table)
-        row = connection.execute(statement, prepare=False).fetchone()
+        on_table = query.format(table=sql.Identifier("hrag", table), **literals)
+        row = connection.execute(_ON_ONE_SERVER.format(on_table), prepare=False).fetchone()
         return _decoded(row[0]) if row else []
-    parameters = {"body": query, "table": table}
+    body = query.format(table=sql.SQL("%s"), **literals).as_string()
+    parameters = {"body": body, "table": f"hrag.{table}"}
     answers = connection.execute(_ON_NODES, parameters, prepare=False).fetchall()
     _warn_of_lost_nodes(answers)
     return [row for _, succeeded, result in answers if succeeded for row in _decoded(result)]
@@ -92,9 +96,10 @@ def vacuum_shard(connection: Connection, table: sql.Identifier, tenant_id: str) 
     """
     name = table.as_string()
     if not is_distributed(connection):
-        connection.execute((_VACUUM % name).encode())
+        connection.execute(_VACUUM.format(table))
         return
-    parameters = {"table": name, "tenant_id": tenant_id, "command": _VACUUM}
+    command = _VACUUM.format(sql.SQL("%s")).as_string()
+    parameters = {"table": name, "tenant_id": tenant_id, "command": command}
     answers = connection.execute(_ON_SHARD, parameters, prepare=False).fetchall()
     _warn_of_lost_nodes(answers)
     if not answers:

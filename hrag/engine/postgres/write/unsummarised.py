@@ -9,6 +9,7 @@ document.
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
+from psycopg import sql
 from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from hrag.engine.common.labels import LEAF_BITS
@@ -27,11 +28,11 @@ _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""
 
 # On a cluster, the collections of a node that is down are missing.
-_COLLECTIONS = """
+_COLLECTIONS = sql.SQL("""
 SELECT tenant_id, collection_id, summary_tokens, record::text,
   record->'settings'->>'embedder' AS embedder
-FROM %s WHERE unsummarised > 0
-"""
+FROM {table} WHERE unsummarised > 0
+""")
 _DOCUMENTS = """
 SELECT ordinal FROM hrag.documents
 WHERE tenant_id = %s AND collection_id = %s AND is_unsummarised AND ordinal > %s
@@ -64,7 +65,7 @@ def next_unsummarised(
     Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
-    rows = rows_of_all_nodes(connection, "hrag.collections", _COLLECTIONS)
+    rows = rows_of_all_nodes(connection, "collections", _COLLECTIONS)
     waiting = sorted(
         (
             row["collection_id"] <= last,

@@ -84,7 +84,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 _FILTER_CLAUSE = sql.SQL("AND ordinal IN ({})")
 _COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS matching")
 # On a cluster, each shard has a row, and the totals of a node that is down are missing.
-_TOTALS = """
+_TOTALS = sql.SQL("""
 SELECT count(*) FILTER (WHERE named) AS collections,
   coalesce(sum(documents) FILTER (WHERE named), 0)::bigint AS documents,
   coalesce(sum(leaves) FILTER (WHERE named), 0)::bigint AS leaves,
@@ -92,8 +92,8 @@ SELECT count(*) FILTER (WHERE named) AS collections,
   coalesce(sum(unsummarised), 0)::bigint AS unsummarised,
   coalesce(sum(text_bytes) FILTER (WHERE named), 0)::bigint AS text_bytes,
   coalesce(sum(vector_bytes), 0)::bigint AS vector_bytes
-FROM (SELECT *, record->>'summarises' = '0' AS named FROM %s) AS stored
-"""
+FROM (SELECT *, record->>'summarises' = '0' AS named FROM {table}) AS stored
+""")
 
 
 class PostgresWriter(CollectionWriter):
@@ -326,7 +326,7 @@ class PostgresWriter(CollectionWriter):
 
     def totals(self) -> StoreTotals:
         with self._database.read() as connection:
-            rows = rows_of_all_nodes(connection, "hrag.collections", _TOTALS)
+            rows = rows_of_all_nodes(connection, "collections", _TOTALS)
         totals: Counter[str] = Counter()
         for row in rows:
             totals.update(row)

@@ -37,6 +37,10 @@ ALL_TENANTS = {
     ("admin.check_store", "_STRAYS"),
     ("store.queries", "_ALL_COLLECTIONS"),
     ("search.document_export", "_COLLECTIONS"),
+    ("maintenance.reclaim", "_DELETED"),
+    ("maintenance.worker", "_SURVEY"),
+    ("write.unsummarised", "_COLLECTIONS"),
+    ("write.writer", "_TOTALS"),
 }
 """The statements that are meant for the rows of all tenants, so they bind none.
 

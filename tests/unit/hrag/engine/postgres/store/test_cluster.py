@@ -12,7 +12,7 @@ from hrag.engine.postgres.store.cluster import is_distributed, rows_of_all_nodes
 from hrag.engine.postgres.store.connection import Connection
 from hrag.errors import StoreUnavailable
 
-_QUERY = "SELECT tenant_id, sequence FROM %s WHERE sequence > 1"
+_QUERY = sql.SQL("SELECT tenant_id, sequence FROM {table} WHERE sequence > 1")
 
 
 def answering(*answers: tuple[str, bool, str]) -> Connection:
@@ -30,12 +30,14 @@ def on_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_without_citus_is_asked_itself(database):
     with database.write() as connection:
         assert not is_distributed(connection)
-        assert rows_of_all_nodes(connection, "hrag.tenants", "SELECT * FROM %s") == []
+        assert rows_of_all_nodes(connection, "tenants", sql.SQL("SELECT * FROM {table}")) == []
         connection.execute(
             "INSERT INTO hrag.tenants (tenant_id, sequence) VALUES ('a', 1), ('b', 2), ('ü', 3)"
         )
-        query = "SELECT tenant_id, sequence, '{}' AS text FROM %s WHERE sequence > 1"
-        rows = rows_of_all_nodes(connection, "hrag.tenants", query)
+        query = sql.SQL(
+            "SELECT tenant_id, sequence, '{{}}' AS text FROM {table} WHERE sequence > {after}"
+        )
+        rows = rows_of_all_nodes(connection, "tenants", query, after=1)
     assert sorted(rows, key=lambda row: row["sequence"]) == [
         {"tenant_id": "b", "sequence": 2, "text": "{}"},
         {"tenant_id": "ü", "sequence": 3, "text": "{}"},
@@ -50,7 +52,7 @@ def test_a_node_without_an_answer_hides_its_own_rows_only():
         ("n3:5432", True, '[{"n": 3}, {"n": 4}]'),
     ]
     with capture_logs() as log:
-        rows = rows_of_all_nodes(answering(*nodes), "hrag.tenants", _QUERY)
+        rows = rows_of_all_nodes(answering(*nodes), "tenants", _QUERY)
     assert rows == [{"n": 1}, {"n": 3}, {"n": 4}]
     expected: dict[str, Any] = {
         "event": "node_without_answer",
@@ -64,7 +66,7 @@ def test_a_node_without_an_answer_hides_its_own_rows_only():
 @pytest.mark.usefixtures("on_cluster")
 def test_no_answer_of_any_node_is_an_error():
     with pytest.raises(StoreUnavailable), capture_logs():
-        rows_of_all_nodes(answering(("n1:5432", False, "refused")), "hrag.tenants", _QUERY)
+        rows_of_all_nodes(answering(("n1:5432", False, "refused")), "tenants", _QUERY)
 
 
 @pytest.mark.usefixtures("on_cluster")
