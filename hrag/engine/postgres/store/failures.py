@@ -1,7 +1,11 @@
 """Translates errors of PostgreSQL to errors of hrag, by their SQLSTATE.
 
-An error without a translation is a bug of hrag and is raised unchanged. The message of a translated
-error contains the message of the server or of libpq, which never contains a password.
+An error without a translation is a bug of hrag and is raised unchanged. A translated error contains
+the message of the server or of libpq, which never contains a password. If it may contain a user or
+an address, it is the error's `detail`, which clients do not get.
+
+In a cluster of Citus, hrag is connected to the coordinator, which reports errors of other nodes. If
+a node is lost, the coordinator's connections still work, and other tenants are served.
 """
 
 import re
@@ -51,6 +55,16 @@ _UNAVAILABLE = frozenset(
 # The server is read-only, shuts down, starts, has crashed, or dropped the database.
 _SERVER_LOST = frozenset({_READ_ONLY, "57P01", "57P02", "57P03", "57P04"})
 _CONNECTION_CLASS = "08"
+# The SQLSTATEs with which Citus reports that another node is lost: it does not answer, or it has
+# ended the coordinator's connection.
+_NODE_LOST = frozenset({"08006", "57P01", "57P02", "57P03"})
+# Messages of Citus about another node, which have an SQLSTATE of another class. Citus does not
+# translate its messages.
+_LOST_NODE = re.compile(
+    r"^(failure on connection marked as essential"
+    r"|execution cannot recover from multiple connection failures"
+    r"|\S+ is a metadata node, but is out of sync)"
+)
 # The server measures statement_timeout with its own clock. So a statement may reach its timeout up
 # to this long before its deadline by the clock of this process.
 _CLOCKS_DIFFER_S = 0.05
@@ -99,12 +113,13 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     if sqlstate in (_QUERY_CANCELED, _LOCK_NOT_AVAILABLE):
         return _cancellation_error(error, deadline)
     if sqlstate == _INSUFFICIENT_PRIVILEGE:
-        return StoreUnavailable(f"the role {role} lacks a right: {_message(error)}")
+        detail = f"the role {role}: {_message(error)}"
+        return StoreUnavailable("the role of hrag in PostgreSQL lacks a right", detail=detail)
     if sqlstate in _ERROR_BY_SQLSTATE:
         return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
-    if sqlstate in _UNAVAILABLE or is_of_server(error):
+    if sqlstate in _UNAVAILABLE or is_of_server(error) or _is_of_node(error):
         return _unavailable_error(error, deadline)
     return None
 
@@ -115,7 +130,7 @@ def is_of_statement(error: psycopg.Error) -> bool:
     Returns False if the error is about the connection, the server or the role, and if its cause is
     unknown. Such an error might repeat on the connection for ever.
     """
-    return _sqlstate(error) in _OF_STATEMENTS
+    return _sqlstate(error) in _OF_STATEMENTS or _is_of_node(error)
 
 
 def is_of_server(error: psycopg.Error) -> bool:
@@ -124,11 +139,19 @@ def is_of_server(error: psycopg.Error) -> bool:
     The server or the network is lost, or the server has become a standby.
     """
     sqlstate = _sqlstate(error)
-    return (
-        sqlstate in _SERVER_LOST
-        or sqlstate.startswith(_CONNECTION_CLASS)
-        or _is_connection_error(error)
-    )
+    says_lost = sqlstate in _SERVER_LOST or sqlstate.startswith(_CONNECTION_CLASS)
+    return (says_lost and not _is_of_node(error)) or _is_connection_error(error)
+
+
+def _is_of_node(error: psycopg.Error) -> bool:
+    """Returns True if the coordinator of a cluster reports that another node is not available.
+
+    A server that ends a connection of its own says FATAL. The coordinator says ERROR, and its
+    connections continue to work.
+    """
+    if error.diag.severity_nonlocalized != "ERROR":
+        return False
+    return error.sqlstate in _NODE_LOST or bool(_LOST_NODE.search(_message(error)))
 
 
 def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
@@ -147,7 +170,8 @@ def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
 def _unavailable_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     if deadline.remaining_s <= 0:
         return DeadlineExceeded("the deadline passed while PostgreSQL did not answer")
-    return StoreUnavailable(f"PostgreSQL is not available: {_message(error)}")
+    subject = "a node of the cluster" if _is_of_node(error) else "PostgreSQL"
+    return StoreUnavailable(f"{subject} is not available", detail=_message(error))
 
 
 def _is_connection_error(error: psycopg.Error) -> bool:
