@@ -16,14 +16,21 @@ class HragError(Exception):
 
     `field` is the request field or setting that is wrong, or the quota that is exceeded; it is
     empty if there is none. `retry_s` is the delay in seconds after which a retry may succeed; it is
-    None if the delay is not known.
+    None if the delay is not known. `detail` is for operators only, because it may name users and
+    addresses of servers: logs and commands show it after `message`, clients do not get it.
     """
 
-    def __init__(self, message: str, *, field: str = "", retry_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, field: str = "", retry_s: float | None = None, detail: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
         self.retry_s = retry_s
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.detail}" if self.detail else self.message
 
 
 class InvalidArgument(HragError):

@@ -72,7 +72,7 @@ def run(
         _log.error("invalid_setting", problem=str(error))
         sys.exit(2)
     except HragError as error:
-        _log.error("service_failed", problem=error.message)
+        _log.error("service_failed", problem=str(error))
         sys.exit(1)
     finally:
         tracing.close()
@@ -149,7 +149,7 @@ def wait_for_store(open_store: Callable[[], Store], stopping: threading.Event) -
             return open_store()
         except StoreMissing as error:
             if not logged:
-                _log.info("waiting_for_store", problem=error.message)
+                _log.info("waiting_for_store", problem=str(error))
                 logged = True
         if stopping.wait(_STORE_POLL_S):
             return None
@@ -197,7 +197,7 @@ def _watch_store(
         lost = not lost
         server.health.set(serving=not lost)
         if isinstance(problem, HragError):
-            _log.error("store_lost", problem=problem.message)
+            _log.error("store_lost", problem=str(problem))
         else:
             _log.info("store_found")
 

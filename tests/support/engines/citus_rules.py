@@ -8,7 +8,8 @@ of this module have statements that a cluster refused, with its message.
 The rules for one statement:
 
 * Each distributed table is bound to the tenant: `tenant_id` is compared with a parameter, or with
-  the `tenant_id` of a table that is bound.
+  the `tenant_id` of a table that is bound. The table must be in the same block, or in the block
+  around an EXISTS or IN that PostgreSQL makes a join of. Other subqueries name the parameter.
 * A statement does not use distributed tables together with other tables. Other tables are those
   that stay on the coordinator, and the catalogs of PostgreSQL.
 * INSERT ... SELECT is refused if Citus would send its rows as COPY. PostgreSQL refuses this COPY
@@ -166,12 +167,25 @@ class _Source:
 
 
 class _Scope:
-    """The sources of a SELECT, or of another block, by their names; and the block around it."""
+    """The sources of a SELECT, or of another block, by their names; and the block around it.
 
-    def __init__(self, outer: "_Scope | None", queries: dict[str, _Source]) -> None:
+    `is_join` is true if PostgreSQL joins the block with the block around it. If it is false, Citus
+    does not see that rows of both have the same tenant.
+    """
+
+    def __init__(
+        self, outer: "_Scope | None", queries: dict[str, _Source], *, is_join: bool = False
+    ) -> None:
         self.outer = outer
+        self.is_join = is_join
         self.queries = queries  # The queries of WITH, by name.
         self.sources: dict[str, _Source] = {}
+
+    def joins(self, source: _Source) -> bool:
+        """Returns True if rows of the block are joined with those of a source that it can name."""
+        if self.outer is None or source in self.sources.values():
+            return True
+        return self.is_join and self.outer.joins(source)
 
     def of(self, column: exp.Column) -> list[_Source]:
         """Returns the sources whose `tenant_id` a column is."""
@@ -300,8 +314,18 @@ class _Statement:
 
     # The blocks of a statement, their tables, and what binds them.
 
-    def _visit(self, query: exp.Expr, outer: _Scope | None, queries: dict[str, _Source]) -> _Source:
-        """Analyses a query, or a statement that writes; returns its rows as a source."""
+    def _visit(
+        self,
+        query: exp.Expr,
+        outer: _Scope | None,
+        queries: dict[str, _Source],
+        *,
+        is_join: bool = False,
+    ) -> _Source:
+        """Analyses a query, or a statement that writes; returns its rows as a source.
+
+        `is_join` says whether PostgreSQL joins it with the block around it.
+        """
         queries = dict(queries)
         with_ = query.args.get("with_")
         for query_of_with in with_.expressions if with_ else ():
@@ -310,7 +334,7 @@ class _Statement:
             queries[name] = self._rows(branches=[])
             queries[name] = self._visit(query_of_with.this, outer, queries)
         if isinstance(query, exp.Subquery):
-            return self._visit(query.this, outer, queries)
+            return self._visit(query.this, outer, queries, is_join=is_join)
         if isinstance(query, exp.SetOperation):
             branches = [self._visit(part, outer, queries) for part in (query.left, query.right)]
             source = self._rows(branches=branches)
@@ -324,7 +348,7 @@ class _Statement:
             return self._rows(has_tenant=False)
         if isinstance(query, exp.Values):
             return self._rows(has_tenant=False)
-        scope = _Scope(outer, queries)
+        scope = _Scope(outer, queries, is_join=is_join)
         self._block(query, scope, queries)
         return self._selected(query, scope)
 
@@ -360,8 +384,12 @@ class _Statement:
         if isinstance(table, exp.Lateral):
             inner = table.this
             is_query = isinstance(inner, exp.Subquery | exp.Query)
+            limits = ("limit", "offset", "group", "distinct")
+            is_join = not any(inner.unnest().args.get(name) for name in limits)
             source = (
-                self._visit(inner, scope, queries) if is_query else self._rows(has_tenant=False)
+                self._visit(inner, scope, queries, is_join=is_join)
+                if is_query
+                else self._rows(has_tenant=False)
             )
         elif isinstance(table, exp.Subquery | exp.Query):
             source = self._visit(table, scope, queries)
@@ -433,7 +461,9 @@ class _Statement:
         if isinstance(value, exp.Column) and value.name == _TENANT:
             for other in scope.of(value):
                 for source in sources:
-                    if joined is None or source is joined:
+                    if not scope.joins(other):
+                        self._joins.append((source, other))
+                    elif joined is None or source is joined:
                         self._equal(other, source, both_ways=False)
                     else:
                         self._joins.append((source, other))
@@ -453,7 +483,7 @@ class _Statement:
         """Analyses the subqueries in the expressions of a block."""
         for node in _expressions(within):
             for query in _outermost_queries(node):
-                self._visit(query, scope, queries)
+                self._visit(query, scope, queries, is_join=_is_joined(query, node))
 
     def _selected(self, query: exp.Expr, scope: _Scope) -> _Source:
         """Returns the rows that a block selects. They have a tenant if it selects `tenant_id`."""
@@ -613,6 +643,27 @@ def _expressions(query: exp.Expr) -> Iterator[exp.Expr]:
                     yield part.args["on"]
             elif isinstance(part, exp.Expr):
                 yield part
+
+
+def _is_joined(query: exp.Expr, condition: exp.Expr) -> bool:
+    """Returns True if PostgreSQL makes a join of a subquery in a part of a block.
+
+    It does so with EXISTS, NOT EXISTS and IN, if all rows must fulfil this condition.
+    """
+    if not isinstance(condition, exp.Where):
+        return False
+    node = query.parent
+    while isinstance(node, exp.Subquery | exp.Paren):
+        node = node.parent
+    if not isinstance(node, exp.Exists | exp.In):
+        return False
+    is_negative = False
+    while node is not condition:
+        node = node.parent
+        is_negative = is_negative or isinstance(node, exp.Not)
+        if not isinstance(node, exp.And | exp.Not | exp.Paren | exp.Where):
+            return False
+    return not is_negative or isinstance(query.parent, exp.Exists)
 
 
 def _outermost_queries(node: exp.Expr) -> Iterator[exp.Expr]:

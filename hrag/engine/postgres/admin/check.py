@@ -35,7 +35,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
 _DOCUMENTS = """
 SELECT ordinal, record, tree, body, term_count, is_unsummarised, ARRAY(
-    SELECT term FROM hrag.terms t WHERE t.tenant_id = d.tenant_id
+    SELECT term FROM hrag.terms t WHERE t.tenant_id = %(tenant_id)s
     AND t.collection_id = d.collection_id AND t.ordinal = d.ordinal ORDER BY term)
 FROM hrag.documents d WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 AND ordinal > %(after)s ORDER BY ordinal LIMIT %(page)s
@@ -67,7 +67,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND NOT EX
     AND p.collection_id = t.collection_id AND t.ordinal BETWEEN p.first_ordinal AND p.last_ordinal)
 """
 _PARTS = """
-SELECT part, (SELECT count(*) FROM hrag.postings_parts o WHERE o.tenant_id = p.tenant_id
+SELECT part, (SELECT count(*) FROM hrag.postings_parts o WHERE o.tenant_id = %(tenant_id)s
     AND o.collection_id = p.collection_id AND o.part <> p.part
     AND o.first_ordinal <= p.last_ordinal AND o.last_ordinal >= p.first_ordinal)
 FROM hrag.postings_parts p

@@ -21,15 +21,16 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.connection_pool import DEFAULT_TIMES, ConnectionTimes, Pool
 from hrag.engine.postgres.store.failures import (
     Conflict,
+    address_of_node,
     error_of,
+    is_of_node,
     is_of_server,
     is_of_statement,
-    lost_node,
     translated,
 )
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
-from hrag.values.errors import DeadlineExceeded, StoreUnavailable
+from hrag.values.errors import DeadlineExceeded, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 
@@ -109,8 +110,8 @@ class PostgresDatabase:
         self._check_pool = Pool(self._connect, 1, times)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
-        # Problems of nodes of a Citus cluster, and the time before which each is not logged again.
-        self._silent_until_s: dict[tuple[str, str], float] = {}
+        # Lost nodes of a Citus cluster, and the time before which each is not logged again.
+        self._silent_until_s: dict[str, float] = {}
 
     @contextmanager
     def read(self, deadline: Deadline = NEVER) -> Iterator[Connection]:
@@ -216,7 +217,8 @@ class PostgresDatabase:
             self._healthy_until_s = time.monotonic() + self._times.healthy_s
         except psycopg.Error as error:
             hrag_error = error_of(error, deadline, connection.info.user)
-            self._log_lost_node(error)
+            if hrag_error is not None and is_of_node(error):
+                self._log_lost_node(hrag_error, address_of_node(error))
             is_sound = is_of_statement(error) and connection.abandon()
             if is_of_server(error):
                 # The other connections lead to the same server.
@@ -231,18 +233,12 @@ class PostgresDatabase:
         finally:
             pool.give_back(connection, is_sound=is_sound)
 
-    def _log_lost_node(self, error: psycopg.Error) -> None:
-        """Logs which node of a Citus cluster caused the error; clients do not read its address."""
-        lost = lost_node(error)
+    def _log_lost_node(self, error: HragError, node: str) -> None:
+        """Logs which node of a Citus cluster is lost; clients do not read its address."""
         now_s = time.monotonic()
-        if lost is None or now_s < self._silent_until_s.get(lost, 0.0):
-            return
-        # Old entries are dropped, because a problem may name a port or an id that changes.
-        self._silent_until_s = {
-            key: until_s for key, until_s in self._silent_until_s.items() if until_s > now_s
-        } | {lost: now_s + _NODE_LOG_INTERVAL_S}
-        node, problem = lost
-        _log.warning("node_without_answer", node=node, problem=problem)
+        if now_s >= self._silent_until_s.get(node, 0.0):
+            self._silent_until_s[node] = now_s + _NODE_LOG_INTERVAL_S
+            _log.warning("node_without_answer", node=node, problem=error.detail)
 
     def _connect(self) -> Connection:
         return Connection.open("", **self._parameters)

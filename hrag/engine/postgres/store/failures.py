@@ -1,7 +1,11 @@
 """Translates errors of PostgreSQL to errors of hrag, by their SQLSTATE.
 
-An error without a translation is a bug of hrag and is raised unchanged. The message of a translated
-error contains the message of the server or of libpq, which never contains a password.
+An error without a translation is a bug of hrag and is raised unchanged. A translated error contains
+the message of the server or of libpq, which never contains a password. If it may contain a user or
+an address, it is the error's `detail`, which clients do not get.
+
+In a cluster of Citus, hrag is connected to the coordinator, which reports errors of other nodes. If
+a node is lost, the coordinator's connections still work, and other tenants are served.
 """
 
 import re
@@ -51,23 +55,21 @@ _UNAVAILABLE = frozenset(
 # The server is read-only, shuts down, starts, has crashed, or dropped the database.
 _SERVER_LOST = frozenset({_READ_ONLY, "57P01", "57P02", "57P03", "57P04"})
 _CONNECTION_CLASS = "08"
-# Messages of the coordinator of a Citus cluster about its connection to another node. They name the
-# role and the address, and often the file of passwords. Citus does not translate them.
-_NODE_LOST = re.compile(
-    r"connection (?:to the remote|establishment for) node (?:\S+@)?(?P<node>\S+:\d+) failed"
-    r"(?: with the following error: (?P<problem>.*))?"
+# The SQLSTATEs with which Citus reports that another node is lost: it does not answer, or it has
+# ended the coordinator's connection.
+_NODE_LOST = frozenset({"08006", "57P01", "57P02", "57P03"})
+# Messages of Citus about another node, which have an SQLSTATE of another class. Citus does not
+# translate its messages.
+_LOST_NODE = re.compile(
+    r"^(failure on connection marked as essential"
+    r"|execution cannot recover from multiple connection failures"
+    r"|\S+ is a metadata node, but is out of sync)"
 )
-# The context of an error that another node has reported to the coordinator.
-_ON_NODE = re.compile(r"while executing command on (?P<node>\S+:\d+)")
+# The address of the node in such a message, or in the context of an error that the node reported.
+_ADDRESS = re.compile(r"[^\s@]+:\d+(?=[\s,]|$)")
 # The server measures statement_timeout with its own clock. So a statement may reach its timeout up
 # to this long before its deadline by the clock of this process.
 _CLOCKS_DIFFER_S = 0.05
-
-
-NODE_NOT_AVAILABLE = (
-    "a node of the PostgreSQL cluster is not available; the log names the node and the reason"
-)
-"""What a client reads if a node of a Citus cluster is lost."""
 
 
 class Conflict(StoreUnavailable):
@@ -113,12 +115,13 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     if sqlstate in (_QUERY_CANCELED, _LOCK_NOT_AVAILABLE):
         return _cancellation_error(error, deadline)
     if sqlstate == _INSUFFICIENT_PRIVILEGE:
-        return StoreUnavailable(f"the role {role} lacks a right: {_message(error)}")
+        detail = f"the role {role}: {_message(error)}"
+        return StoreUnavailable("the role of hrag in PostgreSQL lacks a right", detail=detail)
     if sqlstate in _ERROR_BY_SQLSTATE:
         return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
-    if sqlstate in _UNAVAILABLE or is_of_server(error) or lost_node(error) is not None:
+    if sqlstate in _UNAVAILABLE or is_of_server(error) or is_of_node(error):
         return _unavailable_error(error, deadline)
     return None
 
@@ -129,7 +132,7 @@ def is_of_statement(error: psycopg.Error) -> bool:
     Returns False if the error is about the connection, the server or the role, and if its cause is
     unknown. Such an error might repeat on the connection for ever.
     """
-    return _sqlstate(error) in _OF_STATEMENTS
+    return _sqlstate(error) in _OF_STATEMENTS or is_of_node(error)
 
 
 def is_of_server(error: psycopg.Error) -> bool:
@@ -139,27 +142,27 @@ def is_of_server(error: psycopg.Error) -> bool:
     of a Citus cluster is lost but not the coordinator: then transactions on other nodes succeed.
     """
     sqlstate = _sqlstate(error)
-    return lost_node(error) is None and (
-        sqlstate in _SERVER_LOST
-        or sqlstate.startswith(_CONNECTION_CLASS)
-        or _is_connection_error(error)
-    )
+    says_lost = sqlstate in _SERVER_LOST or sqlstate.startswith(_CONNECTION_CLASS)
+    return (says_lost and not is_of_node(error)) or _is_connection_error(error)
 
 
-def lost_node(error: psycopg.Error) -> tuple[str, str] | None:
-    """Returns which node of a Citus cluster the coordinator could not use, and why.
+def is_of_node(error: psycopg.Error) -> bool:
+    """Returns True if the coordinator of a cluster reports that another node is not available.
 
-    The node is an address with a port. The reason may name roles, addresses and files of the
-    cluster, so it is for the log, not for clients. Returns None if the error is about something
-    else.
+    A server that ends a connection of its own says FATAL. The coordinator says ERROR, and its
+    connections continue to work.
     """
-    message = _message(error)
-    if lost := _NODE_LOST.match(message):
-        return lost["node"], lost["problem"] or "no reason is known"
-    reported = _ON_NODE.search(error.diag.context or "")
-    if reported and _sqlstate(error) in _SERVER_LOST:
-        return reported["node"], message
-    return None
+    if error.diag.severity_nonlocalized != "ERROR":
+        return False
+    return error.sqlstate in _NODE_LOST or bool(_LOST_NODE.search(_message(error)))
+
+
+def address_of_node(error: psycopg.Error) -> str:
+    """Returns the address, with the port, of the node that an error of `is_of_node` is about."""
+    for text in (_message(error), error.diag.context or ""):
+        if found := _ADDRESS.search(text):
+            return found[0]
+    return "unknown"
 
 
 def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
@@ -178,9 +181,8 @@ def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
 def _unavailable_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     if deadline.remaining_s <= 0:
         return DeadlineExceeded("the deadline passed while PostgreSQL did not answer")
-    if lost_node(error) is not None:
-        return StoreUnavailable(NODE_NOT_AVAILABLE)
-    return StoreUnavailable(f"PostgreSQL is not available: {_message(error)}")
+    subject = "a node of the cluster" if is_of_node(error) else "PostgreSQL"
+    return StoreUnavailable(f"{subject} is not available", detail=_message(error))
 
 
 def _is_connection_error(error: psycopg.Error) -> bool:

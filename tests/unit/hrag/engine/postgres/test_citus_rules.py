@@ -182,6 +182,22 @@ NOT_ON_ONE_NODE = [
         "WITH counted AS (UPDATE hrag.tenants SET documents = 1 WHERE tenant_id = 't' RETURNING 1)"
         " UPDATE hrag.collections SET documents = 1 WHERE tenant_id = 't'"
     ),
+    (
+        "SELECT ARRAY(SELECT term FROM hrag.terms t WHERE t.tenant_id = d.tenant_id)"
+        " FROM hrag.documents d WHERE tenant_id = 't'"
+    ),
+    (
+        "SELECT FROM hrag.documents d WHERE tenant_id = 't' AND leaf_count > ("
+        "SELECT count(*) FROM hrag.terms t WHERE t.tenant_id = d.tenant_id)"
+    ),
+    (
+        "SELECT FROM hrag.documents d WHERE tenant_id = 't' AND (leaf_count = 1 OR EXISTS ("
+        "SELECT FROM hrag.terms t WHERE t.tenant_id = d.tenant_id))"
+    ),
+    (
+        "SELECT FROM hrag.documents d, LATERAL (SELECT FROM hrag.terms t"
+        " WHERE t.tenant_id = d.tenant_id LIMIT 1) AS found WHERE tenant_id = 't'"
+    ),
     "COPY hrag.documents (tenant_id) FROM STDIN",
     "COPY hrag.collections (tenant_id) FROM STDIN (FORMAT BINARY)",
     "COPY hrag.terms (collection_id) FROM STDIN",
@@ -202,8 +218,17 @@ ON_ONE_NODE = [
         " LEFT JOIN hrag.documents d ON d.tenant_id = n.tenant_id WHERE n.tenant_id = %(tenant)s"
     ),
     (
-        "SELECT ARRAY(SELECT term FROM hrag.terms t WHERE t.tenant_id = d.tenant_id)"
+        "SELECT ARRAY(SELECT term FROM hrag.terms t WHERE t.tenant_id = %(tenant)s)"
         " FROM hrag.documents d WHERE tenant_id = %(tenant)s FOR UPDATE SKIP LOCKED"
+    ),
+    (
+        "SELECT FROM hrag.documents d WHERE tenant_id = %(tenant)s AND NOT EXISTS ("
+        "SELECT FROM hrag.terms t WHERE t.tenant_id = d.tenant_id) AND ordinal IN ("
+        "SELECT ordinal FROM hrag.leaves l WHERE l.tenant_id = d.tenant_id)"
+    ),
+    (
+        "SELECT FROM hrag.documents d, LATERAL (SELECT FROM hrag.terms t"
+        " WHERE t.tenant_id = d.tenant_id) AS found WHERE tenant_id = %(tenant)s"
     ),
     (
         "SELECT FROM (SELECT tenant_id FROM hrag.terms UNION SELECT tenant_id FROM hrag.leaves)"

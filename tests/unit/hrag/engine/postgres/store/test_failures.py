@@ -3,7 +3,14 @@
 import psycopg
 import pytest
 
-from hrag.engine.postgres.store.failures import Conflict, error_of, is_of_server, lost_node
+from hrag.engine.postgres.store.failures import (
+    Conflict,
+    address_of_node,
+    error_of,
+    is_of_node,
+    is_of_server,
+    is_of_statement,
+)
 from hrag.errors import (
     Cancelled,
     DataLoss,
@@ -14,6 +21,7 @@ from hrag.errors import (
     StoreUnavailable,
 )
 from hrag.values.deadline import NEVER, Deadline
+from hrag.wire.status_codes import message_of
 from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
@@ -103,44 +111,37 @@ def test_the_deadline_decides_the_error_of_a_cancelled_statement(
     assert type(error_of(raised(postgres, statement), deadline)) is expected
 
 
-@pytest.mark.parametrize(
-    ("message", "node", "problem"),
-    [
-        (
-            (
-                "connection to the remote node hrag_service@pg-1:5432 failed with the following "
-                "error: fe_sendauth: no password supplied"
-            ),
-            "pg-1:5432",
-            "fe_sendauth: no password supplied",
-        ),
-        (
-            "connection to the remote node hrag_service@10.0.7.11:5432 failed",
-            "10.0.7.11:5432",
-            "no reason is known",
-        ),
-        (
-            "connection establishment for node pg-1:5432 failed",
-            "pg-1:5432",
-            "no reason is known",
-        ),
-    ],
-)
-def test_a_lost_node_is_named_in_the_log_only(
-    postgres: PostgresServer, message: str, node: str, problem: str
+_LOST_NODES = [
+    ("08006", "connection to the remote node hrag_service@10.0.7.3:5432 failed"),
+    ("57P01", "terminating connection due to administrator command"),
+    ("57P03", "the database system is starting up"),
+    ("XX000", "failure on connection marked as essential: 10.0.7.3:5432"),
+    (
+        "XX000",
+        "execution cannot recover from multiple connection failures. Last failed 10.0.7.3:5432",
+    ),
+    ("55000", "10.0.7.3:5432 is a metadata node, but is out of sync"),
+]
+
+
+@pytest.mark.parametrize(("state", "message"), _LOST_NODES)
+def test_a_lost_node_of_a_cluster_leaves_connections_to_the_coordinator_alone(
+    postgres: PostgresServer, state: str, message: str
 ) -> None:
-    statement = f"DO $$ BEGIN RAISE connection_failure USING MESSAGE = '{message}'; END $$"
-    error = raised(postgres, statement)
-    assert lost_node(error) == (node, problem)
+    error = raised(
+        postgres, f"DO $$ BEGIN RAISE EXCEPTION '{message}' USING ERRCODE = '{state}'; END $$"
+    )
+    assert is_of_statement(error)
     assert not is_of_server(error)
-    shown = error_of(error, NEVER)
-    assert type(shown) is StoreUnavailable
-    assert not any(word in str(shown) for word in (node, "hrag_service", problem))
+    unavailable = error_of(error, NEVER)
+    assert type(unavailable) is StoreUnavailable
+    assert unavailable.message == "a node of the cluster is not available"
+    assert message in str(unavailable)
+    assert is_of_node(error)
+    assert address_of_node(error) == ("10.0.7.3:5432" if "10.0.7.3" in message else "unknown")
 
 
-def test_an_error_that_a_lost_node_reports_is_not_of_the_coordinator(
-    postgres: PostgresServer,
-) -> None:
+def test_the_address_of_a_node_is_in_the_context_of_its_errors(postgres: PostgresServer) -> None:
     # The name of the function is in the context of the error, as the command of Citus would be.
     statement = """
         CREATE FUNCTION pg_temp."while executing command on pg-1:5432 now"() RETURNS void
@@ -148,12 +149,39 @@ def test_an_error_that_a_lost_node_reports_is_not_of_the_coordinator(
         SELECT pg_temp."while executing command on pg-1:5432 now"()
     """
     error = raised(postgres, statement)
-    assert lost_node(error) == ("pg-1:5432", "the message")
-    assert not is_of_server(error)
-    assert type(error_of(error, NEVER)) is StoreUnavailable
+    assert is_of_node(error)
+    assert address_of_node(error) == "pg-1:5432"
 
 
-def test_an_error_of_the_only_server_is_about_no_node(postgres: PostgresServer) -> None:
-    error = raised(postgres, "DO $$ BEGIN RAISE connection_failure; END $$")
-    assert lost_node(error) is None
+@pytest.mark.parametrize("state", ["XX000", "55000", "08P01"])
+def test_other_errors_with_such_a_state_are_not_about_a_node(
+    postgres: PostgresServer, state: str
+) -> None:
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'the message' USING ERRCODE = '{state}'; END $$"
+    assert not is_of_statement(raised(postgres, statement))
+
+
+def test_the_end_of_the_own_connection_is_not_about_a_node(postgres: PostgresServer) -> None:
+    error = raised(postgres, "SELECT pg_terminate_backend(pg_backend_pid())")
+    assert error.sqlstate == "57P01"
     assert is_of_server(error)
+    assert not is_of_statement(error)
+
+
+@pytest.mark.parametrize("state", ["08006", "42501", "57P03", "53300"])
+def test_clients_learn_no_user_and_no_address(postgres: PostgresServer, state: str) -> None:
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'me@10.0.7.3' USING ERRCODE = '{state}'; END $$"
+    error = error_of(raised(postgres, statement), NEVER, "reader")
+    assert error is not None
+    assert "me@10.0.7.3" in str(error)
+    for private in ("10.0.7.3", "reader"):
+        assert private not in message_of(error)
+
+
+def test_clients_do_not_learn_the_address_of_a_server_that_is_down() -> None:
+    with pytest.raises(psycopg.OperationalError) as failed:
+        psycopg.connect("host=127.0.0.1 port=1 user=somebody dbname=x")
+    error = error_of(failed.value, NEVER)
+    assert error is not None
+    assert message_of(error) == "PostgreSQL is not available"
+    assert "127.0.0.1" in str(error)
