@@ -73,11 +73,14 @@ class RoundOutcome:
     request's limit of passages or its token budget allows no further passage. `took_all` is True if
     no group was left out or cut. Two kinds of groups do not count as left out: groups whose
     document already has `max_per_document` passages, and groups whose text is already contained in
-    better passages.
+    better passages. `ended_early` is True if the passages were complete before the last group was
+    read, so worse groups would change nothing. A full result alone does not mean this: a worse
+    group may fit the rest of the token budget, or may be joined with a passage.
     """
 
     is_full: bool
     took_all: bool
+    ended_early: bool = False
 
     @classmethod
     def of_groups(cls, groups: int, limit: int) -> "RoundOutcome":
@@ -86,7 +89,7 @@ class RoundOutcome:
         A group is a chunk with the matched leaves that it represents. `groups` is the count of
         groups in the round, and `limit` is the largest allowed count of passages.
         """
-        return cls(groups >= limit, groups <= limit)
+        return cls(groups >= limit, groups <= limit, groups >= limit)
 
     @classmethod
     def of_drafts(cls, chosen: ChosenDrafts, groups: int, request: FindRequest) -> "RoundOutcome":
@@ -102,6 +105,7 @@ class RoundOutcome:
         return cls(
             chosen.left_out or has_spent_all or has_all_passages,
             chosen.considered == groups and not chosen.left_out,
+            chosen.considered < groups,
         )
 
 

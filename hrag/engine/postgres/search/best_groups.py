@@ -37,6 +37,7 @@ from hrag.engine.postgres.search.document_reader import (
     DOCUMENT_COLUMNS,
     DOCUMENTS_OF_CHUNKS,
     PostgresDocuments,
+    chunks_below,
 )
 from hrag.engine.postgres.search.eligible_leaves import parameters_of
 from hrag.engine.postgres.search.found_leaves import CandidateLeaves
@@ -56,10 +57,10 @@ from hrag_fast import Groups
 # matched leaves.
 _MAX_GROUPS = 64
 
-_NEAREST = f"""
-SELECT ordinal, leaf, above[{{height}}] AS ancestor, NULL::real AS lexical,
-  least(greatest(-distance, -1), 1)::real AS dense, NULL::real AS fused, {BY_INDEX} AS by_index
-FROM ({{nearest}}) AS nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
+_NEAREST = """
+SELECT ordinal, leaf, above[{height}] AS ancestor,
+  least(greatest(-distance, -1), 1)::real AS dense, {by_index} AS by_index
+FROM ({nearest}) AS nearest ORDER BY distance, ordinal, leaf LIMIT {count}
 """
 # In this and other statements, LATERAL and OFFSET 0 make PostgreSQL look up each leaf by its key,
 # whatever the statistics of the table say. With many tenants, PostgreSQL expects one leaf per
@@ -84,37 +85,31 @@ _CONVEX = """
 %(weight)s::real * lexical + (1::real - %(weight)s::real)
   * (greatest(dense - %(lowest)s::real, 0::real) / %(scale)s::real)
 """
+# Citus plans the statement in each search, so it has few subqueries, and an expression of an unused
+# value is NULL. OFFSET 0 makes PostgreSQL compute the values of the candidates only once.
 _GROUPS = f"""
-WITH candidates AS MATERIALIZED ({{candidates}}
-), scored AS (
-  SELECT ordinal, leaf, ancestor, lexical, dense, {{score}} AS score FROM candidates
-), boosted AS (
-  SELECT ordinal, leaf, ancestor, lexical, dense, {{boosted}} AS score FROM scored
-  WINDOW of_document AS (PARTITION BY ordinal ORDER BY leaf)
-), groups AS (
+SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_COLUMNS}, by_index
+FROM (
   SELECT ordinal, ancestor, max(score) AS score,
     array_agg(leaf ORDER BY score DESC, leaf) AS leaves,
     array_agg(score ORDER BY score DESC, leaf) AS scores,
-    array_agg(lexical ORDER BY score DESC, leaf) AS lexical,
-    array_agg(dense ORDER BY score DESC, leaf) AS dense,
+    {{lexical}} AS lexical, {{dense}} AS dense, {{by_index}} AS by_index,
     sum(count(*)) OVER ()::bigint AS considered, count(*) OVER () AS total,
     row_number() OVER (ORDER BY max(score) DESC, ordinal, ancestor) AS rank
-  FROM boosted GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
-), chunks AS (
-  SELECT *, ancestor AS index, rank <= {{texts}} AS has_text FROM groups
-)
-SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_COLUMNS},
-  {{by_index}}
-FROM {DOCUMENTS_OF_CHUNKS} ORDER BY rank
+  FROM ({{scored}}) AS scored GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
+) AS {DOCUMENTS_OF_CHUNKS} ORDER BY rank
 """
-_LEAVES_BY_INDEX = "(SELECT max(by_index) FROM candidates)"
+_SCORED = "SELECT *, {score} AS score FROM ({candidates} OFFSET 0) AS candidates"
 # The neighbour bonus adds to the score of a leaf a share of the highest score among the leaf
 # itself, the previous leaf and the next leaf. Neighbours that are not candidates are ignored.
-_NEIGHBOUR_BONUS = """
-score + %(bonus)s::real * greatest(score,
-  CASE WHEN lag(leaf) OVER of_document = leaf - 1 THEN lag(score) OVER of_document END,
-  CASE WHEN lead(leaf) OVER of_document = leaf + 1 THEN lead(score) OVER of_document END)
+_BOOSTED = """
+SELECT *, alone + %(bonus)s::real * greatest(alone,
+  CASE WHEN lag(leaf) OVER of_document = leaf - 1 THEN lag(alone) OVER of_document END,
+  CASE WHEN lead(leaf) OVER of_document = leaf + 1 THEN lead(alone) OVER of_document END) AS score
+FROM (SELECT *, {score} AS alone FROM ({candidates} OFFSET 0) AS candidates) AS scored
+WINDOW of_document AS (PARTITION BY ordinal ORDER BY leaf)
 """
+_SCORES_OF_SOURCE = "array_agg({} ORDER BY score DESC, leaf)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,38 +212,56 @@ class _Grouping(NamedTuple):
     level: int
     texts: int
     has_bonus: bool
+    retrieval: Retrieval
 
     @classmethod
     def of(cls, ranker: Ranker, request: FindRequest) -> "_Grouping":
         settings = ranker.collection.settings
         texts = expected_passages(request, settings)
-        return cls(settings.tree, request.level, texts, request.neighbour_bonus > 0)
+        has_bonus = request.neighbour_bonus > 0
+        return cls(settings.tree, request.level, texts, has_bonus, request.retrieval)
 
     @property
     def height(self) -> sql.Literal:
         """The SQL subscript, from 1, of the ancestor at `level` in the array `above` of a leaf."""
         return sql.Literal(self.level - self.tree.embedding_level + 1)
 
+    @property
+    def has_scores_of_sources(self) -> bool:
+        """True if the score of a leaf may differ from its score in the only source."""
+        return self.has_bonus or self.retrieval is Retrieval.HYBRID
+
     def of_leaves(
-        self, candidates: sql.Composable, score: sql.Composable, *, has_nearest: bool
+        self, candidates: sql.Composable, score: sql.Composable, *, has_index: bool
     ) -> sql.SQL:
         """Returns the statement that groups the leaves which the SQL query `candidates` returns.
 
-        `score` is the SQL expression of a leaf's score. With `has_nearest`, `candidates` is the
-        query `_NEAREST`, which finds the nearest leaves, and the last column of the statement is
-        the count of leaves that the HNSW index returned. Otherwise the last column is NULL.
+        `score` is the SQL expression of a leaf's score. The columns of the scores in each source
+        are NULL unless `has_scores_of_sources`; also for a source that is not searched. With
+        `has_index`, the last column is the count of leaves that the HNSW index returned; otherwise
+        it is NULL.
         """
+        scored = sql.SQL(_BOOSTED if self.has_bonus else _SCORED)
         statement = sql.SQL(_GROUPS).format(
-            candidates=candidates,
-            score=score,
-            by_index=sql.SQL(_LEAVES_BY_INDEX if has_nearest else "NULL"),
-            boosted=sql.SQL(_NEIGHBOUR_BONUS if self.has_bonus else "score"),
+            scored=scored.format(score=score, candidates=candidates),
+            lexical=self._scores_of("lexical", Retrieval.DENSE),
+            dense=self._scores_of("dense", Retrieval.LEXICAL),
+            by_index=sql.SQL("max(by_index)" if has_index else "NULL::bigint"),
             groups=sql.Literal(min(2 * self.texts + 2, _MAX_GROUPS)),
-            texts=sql.Literal(self.texts),
+            has_text=sql.SQL("rank <= {}").format(sql.Literal(self.texts)),
             levels=sql.Literal(self.tree.top_level + 1),
-            level=sql.Literal(self.level),
+            chunks_below=sql.SQL(chunks_below(self.level)),
         )
         return rendered(statement)
+
+    def _scores_of(self, column: str, other: Retrieval) -> sql.Composable:
+        """Returns the expression of a group's scores in one source.
+
+        `other` is the retrieval that does not search this source.
+        """
+        if self.has_scores_of_sources and self.retrieval is not other:
+            return sql.SQL(_SCORES_OF_SOURCE).format(sql.Identifier(column))
+        return sql.SQL("NULL::real[]")
 
 
 def _dense_query(ranker: Ranker, request: FindRequest) -> _GroupQuery:
@@ -271,9 +284,10 @@ def _dense_statement(
     candidates = sql.SQL(_NEAREST).format(
         nearest=nearest_leaves(home, condition, count, graph=graph),
         height=grouping.height,
+        by_index=sql.SQL(BY_INDEX if graph else "NULL::bigint"),
         count=sql.Literal(count),
     )
-    return grouping.of_leaves(candidates, sql.SQL("dense"), has_nearest=True)
+    return grouping.of_leaves(candidates, sql.SQL("dense"), has_index=graph)
 
 
 @lru_cache(maxsize=1024)
@@ -286,7 +300,7 @@ def _lexical_statement(
         for table in tables_of(home)
     ]
     score = _CONVEX if is_convex else "fused" if is_hybrid else "lexical"
-    return grouping.of_leaves(sql.SQL(" UNION ALL ").join(parts), sql.SQL(score), has_nearest=False)
+    return grouping.of_leaves(sql.SQL(" UNION ALL ").join(parts), sql.SQL(score), has_index=False)
 
 
 def _lexical_query(ranker: Ranker, request: FindRequest) -> _GroupQuery | None:
@@ -334,7 +348,13 @@ def _ancestor_groups(
     counts = [len(row[3]) for row in rows]
     first = first_labels(np.array([row[7] for row in rows], np.uint64))
     labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
-    scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
+    scores = _concatenate(rows, 4, np.float32)
+    is_lexical = request.retrieval is Retrieval.LEXICAL
+    lexical: Scores | None = scores
+    dense: Scores | None = scores
+    if _Grouping.of(ranker, request).has_scores_of_sources:
+        lexical = None if ranker.is_dense else _concatenate(rows, 5, np.float32)
+        dense = None if is_lexical else _concatenate(rows, 6, np.float32)
     order = np.argsort(labels)
     # `CandidateLeaves` needs the ancestors of its leaves for one purpose: to group the leaves. The
     # SQL statement has already grouped them, so the array `above` has no rows.
@@ -348,7 +368,7 @@ def _ancestor_groups(
         groups,
         request.level,
         lexical=None if ranker.is_dense else lexical,
-        dense=None if request.retrieval is Retrieval.LEXICAL else dense,
+        dense=None if is_lexical else dense,
     )
 
 

@@ -35,42 +35,55 @@ FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 AND ordinal = ANY(%(ordinals)s)
 """
-DOCUMENT_COLUMNS = """
-chunks.ordinal, record, tree, size_bytes, first_byte,
-CASE WHEN has_text THEN substring(body FROM first_byte + 1 FOR part_bytes) END
+_FIRST_BYTE = f"""
+greatest((bounds & 4294967295)::integer - {_AROUND_BYTES}, 0) / {_BLOCK_BYTES} * {_BLOCK_BYTES}
+"""
+_PART_BYTES = f"""
+coalesce(((bounds >> 32)::integer + {_AROUND_BYTES + _BLOCK_BYTES - 1}) / {_BLOCK_BYTES}
+  * {_BLOCK_BYTES} - {_FIRST_BYTE}, {_WHOLE_BYTES})
+"""
+DOCUMENT_COLUMNS = f"""
+chunks.ordinal, record, tree, size_bytes, {_FIRST_BYTE},
+CASE WHEN {{has_text}} THEN substring(body FROM {_FIRST_BYTE} + 1 FOR {_PART_BYTES}) END
 """
 """The columns of DOCUMENTS_OF_CHUNKS that are the parameters of `PostgresDocuments.add`."""
 # BETWEEN and ORDER BY make PostgreSQL always use the index of ordinals. With `ordinal = ...`,
 # PostgreSQL may use the index of document ids instead, and would then read all documents of the
 # collection. This happens if the table's statistics suggest that each collection has one document,
 # because both indexes then have the same estimated cost.
+#
+# Citus plans the statement in each search, on the coordinator and on the node. So the statement has
+# few subqueries: an expression is repeated if a subquery for it would cost more.
 DOCUMENTS_OF_CHUNKS = f"""
 chunks, LATERAL (
   SELECT record, substring(tree FROM 1) AS tree, body, octet_length(body) AS size_bytes
   FROM hrag.documents WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
   AND ordinal BETWEEN chunks.ordinal AND chunks.ordinal ORDER BY ordinal LIMIT 1
 ) AS document, LATERAL (
-  SELECT CASE WHEN has_text AND size_bytes > {_WHOLE_BYTES} THEN
-    reverse(substring(tree FROM 1 + 4 * ({{levels}} + 1) + 40 * (index + (
-      SELECT coalesce(sum(reverse(substring(tree FROM 1 + 4 * below FOR 4))::integer), 0)
-      FROM generate_series(1, {{level}}) AS below
-    ))::integer FOR 8))::bigint END AS bounds OFFSET 0
-) AS chunk, LATERAL (
-  SELECT greatest((bounds & 4294967295)::integer - {_AROUND_BYTES}, 0)
-    / {_BLOCK_BYTES} * {_BLOCK_BYTES} AS first_byte OFFSET 0
-) AS beginning, LATERAL (
-  SELECT coalesce(
-    ((bounds >> 32)::integer + {_AROUND_BYTES + _BLOCK_BYTES - 1} - first_byte)
-      / {_BLOCK_BYTES} * {_BLOCK_BYTES}, {_WHOLE_BYTES}) AS part_bytes
-) AS part
+  SELECT CASE WHEN {{has_text}} AND size_bytes > {_WHOLE_BYTES} THEN
+    reverse(substring(tree FROM 1 + 4 * ({{levels}} + 1) + 40 * (ancestor + {{chunks_below}})
+      FOR 8))::bigint END AS bounds OFFSET 0
+) AS chunk
 """
-"""The FROM clause of a statement that reads the documents of the rows of `chunks`.
+"""A part of a FROM clause, after the subquery `chunks`, that reads the documents of its rows.
 
-`chunks` has the columns `ordinal`, `index` and `has_text`. Where `has_text` is true, the text of
-the chunk `index` at the level `level` is read, with the text around it, as `read_ahead` does. An
-encoded tree begins with the count of levels and the count of chunks at each level. Each chunk takes
-40 bytes; the first 8 bytes are the offsets of its first byte and of the byte after its last one.
+`chunks` has the columns `ordinal` and `ancestor`. Where the condition `has_text` is true, the text
+of the chunk `ancestor` is read, with the text around it, as `read_ahead` does. An encoded tree
+begins with the count of `levels` and the count of chunks at each level. Each chunk takes 40 bytes;
+the first 8 bytes are the offsets of its first byte and of the byte after its last one.
+`chunks_below` is the result of the function with this name for the level of the chunk.
 """
+
+
+def chunks_below(level: int) -> str:
+    """Returns the SQL expression of the count of chunks below `level` in the encoded tree."""
+    counts = [
+        f"reverse(substring(tree FROM {1 + 4 * (below + 1)} FOR 4))::integer"
+        for below in range(level)
+    ]
+    return f"({' + '.join(counts) or 0})"
+
+
 _READ_PARTS = """
 SELECT ordinal, start, substring(body FROM start + 1 FOR length)
 FROM hrag.documents JOIN unnest(%(ordinals)s, %(starts)s, %(lengths)s)

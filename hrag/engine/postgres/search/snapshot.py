@@ -168,7 +168,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         if not round_.has_enough_groups:
             return None
         passages, outcome = read(reaching)
-        sees_enough = has_all or outcome.is_full or reached < total
+        sees_enough = has_all or outcome.ended_early or reached < total
         if not (sees_enough and round_.is_final(outcome)):
             return None
         stages = (

@@ -10,17 +10,17 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import collection_record, is_storable
 from hrag.values.collections import CollectionSettings
 
-_COLUMNS = """
-c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence, c.graph_leaves
+# The statements have subqueries because planning a join takes longer, and Citus plans statements in
+# each search.
+_SELECT = """
+SELECT collection_id, record::text, home, leaves, terms,
+  (SELECT sequence FROM hrag.tenants WHERE tenant_id = %(tenant_id)s), graph_leaves
+FROM hrag.collections WHERE tenant_id = %(tenant_id)s AND collection_id =
 """
-_TABLES = "hrag.collections c JOIN hrag.tenants t USING (tenant_id)"
 _BY_NAME = f"""
-SELECT {_COLUMNS} FROM hrag.names n JOIN {_TABLES} USING (tenant_id, collection_id)
-WHERE n.tenant_id = %s AND n.name = %s
+{_SELECT} (SELECT collection_id FROM hrag.names WHERE tenant_id = %(tenant_id)s AND name = %(name)s)
 """
-_BY_ID = f"""
-SELECT {_COLUMNS} FROM {_TABLES} WHERE c.tenant_id = %s AND c.collection_id = %s
-"""
+_BY_ID = f"{_SELECT} %(collection_id)s"
 
 
 Key: TypeAlias = Mapping[str, object]
@@ -71,7 +71,7 @@ def open_collection(connection: Connection, tenant_id: str, name: str) -> Opened
     """Returns the collection with this name or alias, or raises CollectionNotFound."""
     collection = None
     if is_storable(tenant_id, name):
-        collection = _read_collection(connection, _BY_NAME, tenant_id, name)
+        collection = _read_collection(connection, _BY_NAME, tenant_id, name=name)
     if collection is None:
         raise no_collection(tenant_id, name)
     return collection
@@ -81,7 +81,7 @@ def open_by_id(
     connection: Connection, tenant_id: str, collection_id: int
 ) -> OpenedCollection | None:
     """Returns the tenant's collection with this id; None if the collection was deleted."""
-    return _read_collection(connection, _BY_ID, tenant_id, collection_id)
+    return _read_collection(connection, _BY_ID, tenant_id, collection_id=collection_id)
 
 
 def open_summaries(connection: Connection, collection: OpenedCollection) -> OpenedCollection:
@@ -94,9 +94,10 @@ def open_summaries(connection: Connection, collection: OpenedCollection) -> Open
 
 
 def _read_collection(
-    connection: Connection, statement: str, tenant_id: str, name_or_id: str | int
+    connection: Connection, statement: str, tenant_id: str, **name_or_id: str | int
 ) -> OpenedCollection | None:
-    row = connection.execute(statement, (tenant_id, name_or_id), binary=True).fetchone()
+    parameters = {"tenant_id": tenant_id, **name_or_id}
+    row = connection.execute(statement, parameters, binary=True).fetchone()
     if row is None:
         return None
     collection_id, record, *totals = row

@@ -65,6 +65,7 @@ _FILLS = {
     "condition": "",
     "sources": f"SELECT * FROM {_TABLE} WHERE {_BOUND}",
     "candidates": "SELECT 1",
+    "scored": "SELECT 1",
     "table": _TABLE,
 }
 _UNNAMED = {

@@ -57,6 +57,8 @@ def random_request(draw: random.Random) -> FindRequest:
     mode, retrieval = draw.choice(MODES), draw.choice(list(Retrieval))
     context = mode is SearchMode.CONTEXT
     vector = query_vector(draw.randrange(1000))
+    joins = context or draw.random() < 0.2
+    budget = draw.choice([100, 400]) if context else draw.choice([0, 0, 40, 150, 600])
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
         mode=mode,
@@ -69,8 +71,10 @@ def random_request(draw: random.Random) -> FindRequest:
         neighbour_bonus=draw.choice([0.0, 0.1]),
         max_per_document=0 if context else draw.choice([0, 0, 1]),
         min_score=None if context else draw.choice([None, None, 0.1, 0.4]),
-        token_budget=draw.choice([100, 400]) if context else 0,
-        merge_adjacent=context,
+        token_budget=budget,
+        cut_last=context or (budget > 0 and draw.random() < 0.5),
+        merge_adjacent=joins,
+        keep_overlap=not joins and draw.random() < 0.2,
         filter=draw.choice([None, None, Range("metadata.n", at_least=40.0)]),
     )
 
@@ -101,6 +105,27 @@ def test_statements_find_the_same_as_separate_steps_in_a_thousand_searches(reade
             with step_by_step():
                 expected = snapshot.find(request, VALUES)
             assert comparable(result) == comparable(expected), (number, request)
+
+
+@pytest.mark.parametrize("retrieval", list(Retrieval))
+def test_a_small_passage_that_fits_the_budget_is_found_after_many_that_do_not(reader, retrieval):
+    """The statement returns only six groups; here, none of their chunks fits the budget."""
+    request = FindRequest(
+        vector=None if retrieval is Retrieval.LEXICAL else query_vector(3),
+        mode=SearchMode.SMALL_TO_BIG,
+        level=TOP_LEVEL,
+        limit=1000,
+        candidates=1000,
+        text="valve pressure pump",
+        retrieval=retrieval,
+        keep_overlap=True,
+    )
+    with reader.snapshot("t", "c") as snapshot:
+        chunks = [passage.chunk for passage in snapshot.find(request, VALUES).passages]
+        budget = min(chunk.token_count for chunk in chunks[:6]) - 1
+        small = next(chunk for chunk in chunks if chunk.token_count <= budget)
+        result = snapshot.find(replace(request, limit=5, token_budget=budget), VALUES)
+    assert result.passages[0].chunk.chunk_id == small.chunk_id
 
 
 @contextmanager
