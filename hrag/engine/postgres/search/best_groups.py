@@ -250,7 +250,7 @@ class _Grouping(NamedTuple):
             groups=sql.Literal(min(2 * self.texts + 2, _MAX_GROUPS)),
             has_text=sql.SQL("rank <= {}").format(sql.Literal(self.texts)),
             levels=sql.Literal(self.tree.top_level + 1),
-            chunks_below=sql.SQL(chunks_below(self.level)),
+            chunks_below=chunks_below(self.level),
         )
         return rendered(statement)
 

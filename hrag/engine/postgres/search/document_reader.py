@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from psycopg import sql
+
 from hrag.engine.common.fetch import cited_document
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.find import PassageFields
@@ -75,13 +77,14 @@ the first 8 bytes are the offsets of its first byte and of the byte after its la
 """
 
 
-def chunks_below(level: int) -> str:
+_CHUNKS_AT_LEVEL = sql.SQL("reverse(substring(tree FROM {} FOR 4))::integer")
+
+
+def chunks_below(level: int) -> sql.Composed:
     """Returns the SQL expression of the count of chunks below `level` in the encoded tree."""
-    counts = [
-        f"reverse(substring(tree FROM {1 + 4 * (below + 1)} FOR 4))::integer"
-        for below in range(level)
-    ]
-    return f"({' + '.join(counts) or 0})"
+    offsets = [sql.Literal(1 + 4 * (below + 1)) for below in range(level)]
+    counts: list[sql.Composable] = [_CHUNKS_AT_LEVEL.format(offset) for offset in offsets]
+    return sql.SQL("({})").format(sql.SQL(" + ").join(counts or [sql.Literal(0)]))
 
 
 _READ_PARTS = """
