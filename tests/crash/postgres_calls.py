@@ -50,7 +50,9 @@ _LIMITS = MaintenanceLimits(
 )
 _HOME_LEAVES = 20
 _IDS = 4
-_MAKE_DUE = "UPDATE hrag.home_slots SET drop_after = now() - interval '1 s'"
+_MAKE_DUE = """
+UPDATE hrag.home_slots SET drop_after = now() - interval '1 s' WHERE drop_after IS NOT NULL
+"""
 
 
 class Calls:
