@@ -136,7 +136,8 @@ test-postgres: setup
 # tests are skipped. One process runs them, because each database uses a process of every node.
 CITUS_TESTS = tests/contract tests/e2e tests/property/test_postgres_filters.py \
 	tests/property/test_quotas.py tests/unit/hrag/engine/postgres/test_citus_rules.py \
-	tests/unit/hrag/engine/postgres/test_citus_readers.py
+	tests/unit/hrag/engine/postgres/test_citus_readers.py \
+	tests/unit/hrag/engine/postgres/indexes/test_homes.py
 test-citus: setup
 	$(BIN)/python -m pytest -p no:benchmark --engine=citus --timeout=600 \
 		-m "postgres and not slow and not endurance" $(CITUS_TESTS)

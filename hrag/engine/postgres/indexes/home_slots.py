@@ -95,12 +95,14 @@ _REMOVE = f"DELETE FROM hrag.home_slots WHERE {_KEY}"
 # A slot is not cleared while a transaction that may use its table is running. The condition on
 # `pg_snapshot_xmin` waits for transactions that write. A transaction that only reads has no
 # transaction id. The condition on `backend_xmin` waits for such transactions, because their
-# `backend_xmin` is the oldest transaction id that their snapshot needs.
+# `backend_xmin` is the oldest transaction id that their snapshot needs. Transactions of another
+# database cannot read the table. A process that sends the WAL to a standby has no database.
 _DUE = """
 SELECT home, tenant_id, collection_id FROM hrag.home_slots
 WHERE drop_after < now() AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
 AND NOT EXISTS (
     SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+    AND (datname IS NULL OR datname = current_database())
     AND age(backend_xmin) >= age(transaction_id::xid)
     UNION ALL SELECT FROM pg_replication_slots WHERE age(xmin) >= age(transaction_id::xid))
 ORDER BY drop_after LIMIT 1 FOR UPDATE SKIP LOCKED
