@@ -214,7 +214,7 @@ def _lock_unused(connection: Connection, slot: Slot) -> bool:
     """
     # Waits for a step that moves leaves into the slot. A later step finds that the collection does
     # not use it.
-    lock_step(connection, slot.collection_id)
+    lock_step(connection, slot.tenant_id, slot.collection_id)
     if connection.execute(_LOCK_DUE, slot._asdict()).fetchone() is None:
         return False
     collection = open_by_id(connection, slot.tenant_id, slot.collection_id)

@@ -3,7 +3,8 @@
 A statement without a tenant would ask all nodes too, but it would fail as soon as one node is
 down. On a database that is not distributed, the one server is asked.
 
-A statement of a tenant never needs this module: it names the tenant, so that it runs on one node.
+A statement of a tenant never needs this: it names the tenant, so that it runs on one node. But a
+transaction that writes rows of a tenant first calls `hold_placement`.
 """
 
 import json
@@ -38,7 +39,19 @@ FROM (
   SELECT array_agg(host) AS hosts, array_agg(port) AS ports, array_agg(command) AS commands
   FROM nodes) AS asked, master_run_on_worker(hosts, ports, commands, true) AS answer
 """
+_HOLD_PLACEMENT = "SELECT hrag.hold_placement(%s)"
 _ON_ONE_SERVER = "SELECT coalesce(json_agg(found), '[]')::text FROM ({}) AS found"
+
+
+def hold_placement(connection: Connection, tenant_id: str) -> None:
+    """Keeps the tenant's rows on their node and in their shards until this transaction ends.
+
+    Waits while Citus moves or splits the shards. A transaction that writes rows of a tenant calls
+    this before its other statements. Otherwise the first statement that writes could wait for the
+    end of a split, and then write into a shard that is not used any more: its rows would be lost.
+    On a server without Citus, this does nothing.
+    """
+    connection.execute(_HOLD_PLACEMENT, (tenant_id,))
 
 
 def is_distributed(connection: Connection) -> bool:

@@ -116,7 +116,7 @@ _LOST_NODES = [
     ("XX000", "failure on connection marked as essential: 10.0.7.3:5432"),
     (
         "XX000",
-        "execution cannot recover from multiple connection failures. Last node failed 10.0.7.3:5432",
+        "execution cannot recover from multiple connection failures. Last node failed 10.0.7.3:1",
     ),
     ("55000", "10.0.7.3:5432 is a metadata node, but is out of sync"),
 ]
