@@ -20,6 +20,7 @@ from hrag.engine.postgres.indexes.lexical_index import MIN_PART_LEAVES, build_pa
 from hrag.engine.postgres.indexes.term_vectors import leaf_terms_of, packed
 from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints, binaries, integers
+from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
@@ -103,8 +104,9 @@ def _reindex_one(
 ) -> ReindexedCollection | None:
     """Reindexes one collection; returns None if it was deleted or is up to date."""
     with database.write() as connection:
+        hold_placement(connection, tenant_id)
         connection.execute(_LOCK, {"tenant_id": tenant_id})
-        lock_step(connection, number)
+        lock_step(connection, tenant_id, number)
         collection = open_by_id(connection, tenant_id, number)
         if collection is None:
             return None

@@ -200,7 +200,7 @@ def keep_used_slot(connection: Connection, slot: Slot) -> bool:
 
     The collection may have been deleted, and its slot may be about to be cleared.
     """
-    lock_step(connection, slot.collection_id)
+    lock_step(connection, slot.tenant_id, slot.collection_id)
     collection = open_by_id(connection, slot.tenant_id, slot.collection_id)
     if collection is None or collection.home != slot.home:
         return False
@@ -270,7 +270,7 @@ def _lock_unused(connection: Connection, slot: Slot) -> bool:
     """
     # Waits for a step that moves leaves into the slot. A later step finds that the collection does
     # not use it.
-    lock_step(connection, slot.collection_id)
+    lock_step(connection, slot.tenant_id, slot.collection_id)
     if connection.execute(_LOCK_DUE, slot._asdict()).fetchone() is None:
         return False
     if not try_lock_maintenance(connection, slot.collection_id):

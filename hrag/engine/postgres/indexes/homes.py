@@ -35,7 +35,7 @@ from hrag.engine.postgres.indexes.home_slots import (
 )
 from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints
-from hrag.engine.postgres.store.cluster import vacuum_shard
+from hrag.engine.postgres.store.cluster import hold_placement, vacuum_shard
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table, tables_of
@@ -167,6 +167,7 @@ def move_collection(
         home = create_home(connection, source)
     table = home_table(home)
     with database.write() as connection:
+        hold_placement(connection, tenant_id)
         for old in reversed(tables_of(source.home)):
             _copy(connection, source, old, table, 0, source.sequence)
     with database.write() as connection:
@@ -235,9 +236,10 @@ def _use(
         with database.write() as connection:
             expect_retirement(connection, old)
     with database.write() as connection:
+        hold_placement(connection, source.tenant_id)
         connection.execute(_LOCK, source.key)
         # No leaf is moved from the tail to the old home at the same time.
-        lock_step(connection, source.collection_id)
+        lock_step(connection, *source.tenant_and_id)
         collection = open_by_id(connection, *source.tenant_and_id)
         is_current = (
             collection is not None and collection.home == source.home and has_slot(connection, new)
@@ -286,7 +288,7 @@ def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves:
     that a writer is changing at this time. If the collection was deleted, or if it has another home
     by now, nothing is moved.
     """
-    lock_step(connection, collection.collection_id)
+    lock_step(connection, *collection.tenant_and_id)
     current = open_by_id(connection, *collection.tenant_and_id)
     if current is None or current.home is None or current.home != collection.home:
         return 0
@@ -321,6 +323,7 @@ def vacuum_graph(database: PostgresDatabase, collection: OpenedCollection, livin
         return False
     vacuum_home(database, collection.home, collection.tenant_id)
     with database.write() as connection:
+        hold_placement(connection, collection.tenant_id)
         parameters = {**collection.key, "removed": removed, "home": collection.home}
         connection.execute(_SET_GRAPH, parameters)
     return True

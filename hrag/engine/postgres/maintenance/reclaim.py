@@ -7,7 +7,7 @@ from psycopg import sql
 
 from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, Slot, retire_slot
 from hrag.engine.postgres.store.advisory_locks import lock_step
-from hrag.engine.postgres.store.cluster import rows_of_all_nodes
+from hrag.engine.postgres.store.cluster import hold_placement, rows_of_all_nodes
 from hrag.engine.postgres.store.database import PostgresDatabase
 
 # One step deletes at most this many rows.
@@ -78,7 +78,7 @@ def reclaim_some(
         "rows": _ROWS,
     }
     with database.write() as connection:
-        lock_step(connection, deleted.collection_id)
+        lock_step(connection, deleted.tenant_id, deleted.collection_id)
         if not connection.execute(_LOCK, parameters).rowcount:
             return False
         for statement in _REMOVE:
@@ -91,5 +91,6 @@ def reclaim_some(
         with database.write() as connection:
             retire_slot(connection, slot, home_retention)
     with database.write() as connection:
+        hold_placement(connection, deleted.tenant_id)
         connection.execute(_REMOVE_ENTRY, parameters)
     return False

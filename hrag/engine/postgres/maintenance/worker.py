@@ -249,15 +249,16 @@ class MaintenanceWorker:
     def _index_terms(self, tenant_id: str, collection_id: int, every_leaf: bool) -> None:
         key: Key = {"tenant_id": tenant_id, "collection_id": collection_id}
         min_leaves = 1 if every_leaf else self._limits.min_part_leaves
-        while self._step(
-            collection_id, "part_built", partial(build_part, key=key, min_leaves=min_leaves)
-        ):
+        build = partial(build_part, key=key, min_leaves=min_leaves)
+        while self._step(tenant_id, collection_id, "part_built", build):
             pass
         merge = partial(merge_parts, key=key, fan_in=self._limits.fan_in)
-        while self._step(collection_id, "parts_merged", merge):
+        while self._step(tenant_id, collection_id, "parts_merged", merge):
             pass
 
-    def _step(self, collection_id: int, event: str, work: Callable[[Connection], int]) -> bool:
+    def _step(
+        self, tenant_id: str, collection_id: int, event: str, work: Callable[[Connection], int]
+    ) -> bool:
         """Runs `work` in a separate transaction; returns False if it processed no leaves.
 
         `work` returns how many leaves it processed, and `event` is the name of the log event.
@@ -267,7 +268,7 @@ class MaintenanceWorker:
         began_s = time.monotonic()
         leaves = 0
         with self._database.write() as connection:
-            lock_step(connection, collection_id)
+            lock_step(connection, tenant_id, collection_id)
             leaves = work(connection)
         if leaves:
             seconds = round(time.monotonic() - began_s, 3)

@@ -5,6 +5,7 @@ programs that use the database share them. Therefore hrag's keys begin with a pr
 programs are not expected to use.
 """
 
+from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection
 
 # The upper 32 bits of a key are one of these prefixes. The lower 32 bits are the collection's id.
@@ -27,8 +28,10 @@ def try_lock_maintenance(connection: Connection, collection_id: int) -> bool:
     return bool(row and row[0])
 
 
-def lock_step(connection: Connection, collection_id: int) -> None:
+def lock_step(connection: Connection, tenant_id: str, collection_id: int) -> None:
     """Locks the collection for one step of maintenance, until this transaction ends.
+
+    Also keeps the tenant's rows where they are, as `hold_placement` does.
 
     A step builds or merges parts of the lexical index, moves leaves into the HNSW index, or deletes
     rows of a deleted collection or of a home that the collection does not use any more.
@@ -37,6 +40,7 @@ def lock_step(connection: Connection, collection_id: int) -> None:
     the lock, two simultaneous steps could read the same term vectors and write the same postings
     twice.
     """
+    hold_placement(connection, tenant_id)
     connection.execute(_LOCK, (_STEP_PREFIX + collection_id,))
 
 

@@ -4,7 +4,8 @@ A statement without a tenant would ask all nodes too, but it would fail as soon 
 down. On a database that is not distributed, the one server is asked.
 
 A statement of a tenant does not need this module: it names the tenant, so that it runs on one node.
-The exception is VACUUM, which names no tenant.
+The exception is VACUUM, which names no tenant. But a transaction that writes rows of a tenant first
+calls `hold_placement`.
 """
 
 import json
@@ -56,6 +57,18 @@ SELECT answer.node_name || ':' || answer.node_port, answer.success, answer.resul
 """
 _VACUUM = sql.SQL("VACUUM (ANALYZE) {}")
 _ON_ONE_SERVER = sql.SQL("SELECT coalesce(json_agg(found), '[]')::text FROM ({}) AS found")
+_HOLD_PLACEMENT = "SELECT hrag.hold_placement(%s)"
+
+
+def hold_placement(connection: Connection, tenant_id: str) -> None:
+    """Keeps the tenant's rows on their node and in their shards until this transaction ends.
+
+    Waits while Citus moves or splits the shards. A transaction that writes rows of a tenant calls
+    this before its other statements. Otherwise the first statement that writes could wait for the
+    end of a split, and then write into a shard that is not used any more: its rows would be lost.
+    On a server without Citus, this does nothing.
+    """
+    connection.execute(_HOLD_PLACEMENT, (tenant_id,))
 
 
 def is_distributed(connection: Connection) -> bool:

@@ -17,6 +17,7 @@ from hrag.engine.common.validation import (
     no_alias,
 )
 from hrag.engine.engine_documents import CollectionHandle
+from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.queries import (
@@ -108,6 +109,7 @@ class CollectionWriter:
             )
         with self._database.write() as connection:
             with connection.pipeline():
+                hold_placement(connection, tenant_id)
                 connection.execute(_ADD_TENANT, (tenant_id,))
                 connection.execute(_LOCK, (tenant_id,))
                 cursor = connection.execute(_NAME, (tenant_id, name))
@@ -126,6 +128,7 @@ class CollectionWriter:
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         with self._database.write() as connection:
+            hold_placement(connection, tenant_id)
             connection.execute(_LOCK, (tenant_id,))
             handle = find_collection(connection, tenant_id, name)
             number = handle.collection_id
@@ -164,6 +167,7 @@ class CollectionWriter:
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
         with self._database.write() as connection:
+            hold_placement(connection, tenant_id)
             connection.execute(_LOCK, (tenant_id,))
             handle = find_collection(connection, tenant_id, collection)
             previous = self._alias_target(connection, tenant_id, alias)
@@ -192,6 +196,7 @@ class CollectionWriter:
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
         with self._database.write() as connection:
+            hold_placement(connection, tenant_id)
             connection.execute(_LOCK, (tenant_id,))
             row = connection.execute(_NAME, (tenant_id, alias)).fetchone()
             if row is None or not row[1]:

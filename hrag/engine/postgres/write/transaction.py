@@ -22,6 +22,7 @@ from hrag.engine.common.summary_documents import summary_handle
 from hrag.engine.common.validation import no_collection, no_document
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.arrays import bigints, texts
+from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection, Row
 from hrag.engine.postgres.store.queries import is_storable
 from hrag.engine.postgres.write.changes import (
@@ -122,6 +123,7 @@ class TenantTransaction:
 
     def _lock_tenant(self, numbers: set[int]) -> _LockedTenant:
         all_numbers = sorted({n for number in numbers for n in (number, summary_id_of(number))})
+        hold_placement(self._connection, self._tenant_id)
         return _LockedTenant(
             self._connection.execute(_LOCK, (self._tenant_id,)),
             self._connection.execute(_COLLECTIONS, (self._tenant_id, bigints(all_numbers))),

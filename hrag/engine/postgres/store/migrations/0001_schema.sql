@@ -167,6 +167,14 @@ CREATE TABLE hrag.tombstones (
     PRIMARY KEY (tenant_id, collection_id, ordinal)
 );
 
+-- Keeps a tenant's rows where they are until the transaction ends. A transaction that writes rows of a
+-- tenant calls it first. On one server, there is nothing to do; on Citus, hrag.distribute_tables gives
+-- the function another body.
+CREATE FUNCTION hrag.hold_placement(tenant text) RETURNS void LANGUAGE sql
+SET search_path = pg_catalog
+AS 'SELECT';
+REVOKE ALL ON FUNCTION hrag.hold_placement FROM PUBLIC;
+
 -- The schema for the tables of homes, leaves_<n>. A home has leaves of large collections and an HNSW
 -- index.
 CREATE SCHEMA hrag_homes;

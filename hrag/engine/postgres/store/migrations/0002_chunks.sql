@@ -143,6 +143,7 @@ BEGIN
         GRANT SELECT (tenant_id, collection_id, document_id, record, tree, body)
             ON hrag.documents TO hrag_sql_reader;
         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA hrag TO hrag_sql_reader;
+        REVOKE ALL ON FUNCTION hrag.hold_placement FROM hrag_sql_reader;
         DROP POLICY IF EXISTS own_tenants ON hrag.collections;
         DROP POLICY IF EXISTS own_tenants ON hrag.documents;
         DROP POLICY IF EXISTS own_rows ON hrag.sql_tenants;

@@ -29,6 +29,23 @@ BEGIN
     -- Policies call this function within statements on shards. Citus forbids such a function to read
     -- a table of the cluster, because the table might be on other nodes. This table is on each node.
     ALTER FUNCTION hrag.readable_tenants() SET citus.allow_nested_distributed_execution = on;
+    -- Citus 14 loses what a statement writes that waited for a split: if it is the first of its
+    -- transaction that writes, it writes into the old shard, because it knows the new ones only when
+    -- it is planned. So a transaction first takes the lock that statements wait for (5 is SHARE), and
+    -- looks whether the shard still exists. Only the owner of the tables may take it.
+    CREATE OR REPLACE FUNCTION hrag.hold_placement(tenant text) RETURNS void LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog
+    AS $hold$
+    DECLARE
+        shard bigint;
+    BEGIN
+        LOOP
+            shard := get_shard_id_for_distribution_column('hrag.tenants', tenant);
+            PERFORM lock_shard_metadata(5, ARRAY[shard]);
+            EXIT WHEN EXISTS (SELECT FROM pg_dist_shard WHERE shardid = shard);
+        END LOOP;
+    END
+    $hold$;
     -- hrag.tenants is the first table, because the others are placed with it.
     FOREACH name IN ARRAY ARRAY[
         'tenants', 'names', 'collections', 'documents', 'leaves', 'terms', 'term_vectors',
