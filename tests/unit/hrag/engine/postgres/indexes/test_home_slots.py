@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
+from typing import Any
 
 import psycopg
 import pytest
@@ -33,7 +34,6 @@ from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_
 from hrag.errors import StoreUnavailable
 from tests.support.documents.fakes import collection_settings
 from tests.support.documents.vocabulary import wordy
-from tests.support.engines.postgres_statements import before_statement
 from tests.support.engines.postgres_twins import Twins, twins_at
 from tests.support.manuals import ROOT, blocks
 from tests.support.until import until
@@ -261,14 +261,17 @@ def test_a_home_whose_slot_was_cleared_meanwhile_is_not_used(twins, monkeypatch,
         tenant for tenant in TENANTS[1:] if shard_of(twins, tenant) != shard_of(twins, TENANTS[0])
     )
 
-    def clear_slot() -> None:
+    use = homes._use
+
+    def use_late(*arguments: Any) -> int:
         monkeypatch.undo()
         (slot,) = [slot for slot in slots(twins) if slot.tenant_id == tenant_id]
         due(twins, slot)
         clear(twins)
         assert slot not in slots(twins)
+        return use(*arguments)
 
-    before_statement(monkeypatch, "SELECT FROM hrag.tenants", clear_slot)
+    monkeypatch.setattr(homes, "_use", use_late)
     assert twins.move(tenant_id) == 0
     assert twins.home(tenant_id) is None
     twins.maintain(tenant_id)
