@@ -33,6 +33,7 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
+from hrag.engine.postgres.store.queries import REMOVE_ROWS, REMOVED_ROWS
 from hrag.values.errors import StoreUnavailable
 
 HOME_RETENTION = timedelta(minutes=1)
@@ -44,8 +45,6 @@ _ABANDONED_AFTER = timedelta(days=1)
 # If a slot cannot be cleared now, for example because a node does not answer, the slot is examined
 # again after this time.
 _POSTPONED = timedelta(minutes=5)
-# One transaction deletes at most this many leaves of a slot.
-_ROWS = 10_000
 
 _CREATE = (
     "CREATE TABLE {table} (LIKE hrag.leaves INCLUDING STORAGE)",
@@ -55,8 +54,8 @@ _CREATE = (
     ALTER TABLE {table} ALTER COLUMN embedding TYPE halfvec({dimension}),
       ALTER COLUMN embedding SET STORAGE PLAIN
     """,
-    # A unique key of a distributed table must contain the tenant. It is the last column, so that
-    # no plan prefers this index for a condition on the tenant alone.
+    # A unique key of a distributed table must contain the tenant. It is the last column,
+    # because leaves are looked up by ordinal and leaf.
     "ALTER TABLE {table} ADD PRIMARY KEY (ordinal, leaf, tenant_id)",
     "GRANT SELECT ON {table} TO {owner}",
 )
@@ -119,11 +118,6 @@ _LIMIT_WAITING = (
     b"SET LOCAL citus.propagate_set_commands = local",
     b"SET LOCAL lock_timeout = 2000",
 )
-_REMOVE_LEAVES = """
-DELETE FROM {table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
-    SELECT ctid FROM {table} WHERE tenant_id = %(tenant_id)s
-    AND collection_id = %(collection_id)s LIMIT %(rows)s))
-"""
 
 
 class Slot(NamedTuple):
@@ -222,6 +216,15 @@ def expect_retirement(connection: Connection, slot: Slot) -> None:
     retire_slot(connection, slot, _ABANDONED_AFTER)
 
 
+def vacuum_home(database: PostgresDatabase, home: int, tenant_id: str) -> None:
+    """Removes deleted leaves of the tenant from a home, and updates the statistics of its rows.
+
+    Without statistics, PostgreSQL would not use the HNSW index.
+    """
+    with database.autocommit() as connection:
+        vacuum_shard(connection, home_table(home), tenant_id)
+
+
 def clear_unused_slot(database: PostgresDatabase) -> bool:
     """Does one step to clear a slot that is no longer used; returns False if none is due.
 
@@ -244,18 +247,17 @@ def clear_unused_slot(database: PostgresDatabase) -> bool:
 
 
 def _clear(database: PostgresDatabase, slot: Slot) -> None:
-    statement = sql.SQL(_REMOVE_LEAVES).format(table=home_table(slot.home))
+    statement = sql.SQL(REMOVE_ROWS).format(table=home_table(slot.home))
     deleted = True
     while deleted:
         with database.write() as connection:
             if not _lock_unused(connection, slot) or _drop_last(connection, slot):
                 return
-            parameters = {**slot._asdict(), "rows": _ROWS}
+            parameters = {**slot._asdict(), "rows": REMOVED_ROWS}
             deleted = connection.execute(statement, parameters).rowcount > 0
     # Until VACUUM has removed the deleted leaves from the HNSW index, searches of the next
     # collection in this shard would visit them.
-    with database.autocommit() as connection:
-        vacuum_shard(connection, home_table(slot.home), slot.tenant_id)
+    vacuum_home(database, slot.home, slot.tenant_id)
     with database.write() as connection:
         if _lock_unused(connection, slot):
             connection.execute(_REMOVE, slot._asdict())

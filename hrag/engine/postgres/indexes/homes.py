@@ -32,10 +32,11 @@ from hrag.engine.postgres.indexes.home_slots import (
     keep_used_slot,
     retire_slot,
     take_slot,
+    vacuum_home,
 )
 from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.arrays import bigints
-from hrag.engine.postgres.store.cluster import hold_placement, vacuum_shard
+from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import home_table, tables_of
@@ -176,15 +177,6 @@ def move_collection(
     if leaves:
         vacuum_home(database, home, tenant_id)
     return leaves
-
-
-def vacuum_home(database: PostgresDatabase, home: int, tenant_id: str) -> None:
-    """Removes deleted leaves of the tenant from a home, and updates the statistics of its rows.
-
-    Without statistics, PostgreSQL would not use the HNSW index.
-    """
-    with database.autocommit() as connection:
-        vacuum_shard(connection, home_table(home), tenant_id)
 
 
 def _copy(

@@ -9,9 +9,8 @@ from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, Slot, retire
 from hrag.engine.postgres.store.advisory_locks import lock_step
 from hrag.engine.postgres.store.cluster import hold_placement, rows_of_all_nodes
 from hrag.engine.postgres.store.database import PostgresDatabase
+from hrag.engine.postgres.store.queries import REMOVE_ROWS, REMOVED_ROWS
 
-# One step deletes at most this many rows.
-_ROWS = 10_000
 TABLES = (
     "documents",
     "leaves",
@@ -28,12 +27,9 @@ _LOCK = """
 SELECT FROM hrag.deleted_collections
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s FOR UPDATE SKIP LOCKED
 """
-_REMOVE_ROWS = sql.SQL("""
-DELETE FROM hrag.{table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
-    SELECT ctid FROM hrag.{table} WHERE tenant_id = %(tenant_id)s
-    AND collection_id = %(collection_id)s LIMIT %(rows)s))
-""")
-_REMOVE = tuple(_REMOVE_ROWS.format(table=sql.Identifier(table)) for table in TABLES)
+_REMOVE = tuple(
+    sql.SQL(REMOVE_ROWS).format(table=sql.Identifier("hrag", table)) for table in TABLES
+)
 _REMOVE_ENTRY = """
 DELETE FROM hrag.deleted_collections
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
@@ -75,7 +71,7 @@ def reclaim_some(
     parameters = {
         "tenant_id": deleted.tenant_id,
         "collection_id": deleted.collection_id,
-        "rows": _ROWS,
+        "rows": REMOVED_ROWS,
     }
     with database.write() as connection:
         lock_step(connection, deleted.tenant_id, deleted.collection_id)

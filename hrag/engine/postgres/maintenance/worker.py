@@ -20,13 +20,16 @@ import structlog
 from psycopg import sql
 
 from hrag.config import DEFAULT_HOME_LEAVES
-from hrag.engine.postgres.indexes.home_slots import HOME_RETENTION, clear_unused_slot
+from hrag.engine.postgres.indexes.home_slots import (
+    HOME_RETENTION,
+    clear_unused_slot,
+    vacuum_home,
+)
 from hrag.engine.postgres.indexes.homes import (
     drain_tail,
     home_sizes,
     move_collection,
     vacuum_graph,
-    vacuum_home,
 )
 from hrag.engine.postgres.indexes.lexical_index import (
     FAN_IN,

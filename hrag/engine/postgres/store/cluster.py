@@ -71,12 +71,14 @@ def hold_placement(connection: Connection, tenant_id: str) -> None:
     connection.execute(_HOLD_PLACEMENT, (tenant_id,))
 
 
+def has_citus(connection: Connection) -> bool:
+    """Returns True if the database has the extension citus, perhaps without any node."""
+    return connection.execute(_HAS_CITUS).fetchone() == (True,)
+
+
 def is_distributed(connection: Connection) -> bool:
     """Returns True if the tables of hrag are distributed over the nodes of a Citus cluster."""
-    for question in (_HAS_CITUS, _HAS_SHARDS):
-        if connection.execute(question).fetchone() != (True,):
-            return False
-    return True
+    return has_citus(connection) and connection.execute(_HAS_SHARDS).fetchone() == (True,)
 
 
 def rows_of_all_nodes(

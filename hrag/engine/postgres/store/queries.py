@@ -53,6 +53,14 @@ SELECT c.documents, c.record::text
 FROM hrag.names n JOIN hrag.collections c USING (tenant_id, collection_id)
 WHERE n.tenant_id = %s AND NOT n.is_alias AND n.name > %s ORDER BY n.name LIMIT %s
 """
+REMOVE_ROWS = """
+DELETE FROM {table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
+    SELECT ctid FROM {table} WHERE tenant_id = %(tenant_id)s
+    AND collection_id = %(collection_id)s LIMIT %(rows)s))
+"""
+"""Deletes at most `rows` rows of a collection from a table."""
+REMOVED_ROWS = 10_000
+"""One transaction of maintenance deletes at most this many rows by REMOVE_ROWS."""
 
 
 LEAVES = ("hrag", "leaves")

@@ -16,7 +16,7 @@ from typing import LiteralString
 
 import psycopg
 
-from hrag.engine.postgres.store.cluster import is_distributed
+from hrag.engine.postgres.store.cluster import has_citus, is_distributed
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.reports import MigrationReport
@@ -45,7 +45,6 @@ _VECTOR_SCHEMA = """
 SELECT quote_ident(nspname), to_regtype('halfvec') IS NOT NULL
 FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'
 """
-_HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 _COUNT_NODES = """
 SELECT count(*) FROM pg_dist_node WHERE shouldhaveshards AND isactive AND noderole = 'primary'
 """
@@ -183,7 +182,7 @@ def _distribute_tables(connection: Connection) -> tuple[int, bool]:
     Returns how many tables were distributed, and True if the database has Citus but no such node.
     Tables that were distributed before do not count.
     """
-    if connection.execute(_HAS_CITUS).fetchone() is None:
+    if not has_citus(connection):
         return 0, False
     if not _count(connection, _COUNT_NODES):
         return 0, True

@@ -198,6 +198,6 @@ def test_a_role_that_nodes_of_a_cluster_would_refuse_cannot_open_the_store(
 def test_a_database_with_citus_but_without_nodes_is_reported(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "_HAS_CITUS", "SELECT 1")
+    monkeypatch.setattr(schema, "has_citus", lambda _: True)
     monkeypatch.setattr(schema, "_COUNT_NODES", "SELECT 0")
     assert migrate(empty) == MigrationReport(0, NEWEST, lacks_nodes=True)
