@@ -262,42 +262,32 @@ class Calls:
 
 Call = Callable[[Calls], None]
 
-CALLS: dict[str, Call] = {
-    call.__name__: call
-    for call in (
-        Calls.create_and_delete_collection,
-        Calls.set_and_delete_alias,
-        Calls.put,
-        Calls.put_many,
-        Calls.put_stored,
-        Calls.summarise,
-        Calls.put_metadata,
-        Calls.put_and_delete,
-        Calls.delete_matching,
-        Calls.list_everything,
-        Calls.search,
-        Calls.search_with_filter,
-        Calls.search_by_summaries,
-        Calls.browse_and_export,
-        Calls.maintain,
-        Calls.move,
-        Calls.reclaim,
-        Calls.drop_homes,
-        Calls.reindex,
-        Calls.check,
-    )
-}
-"""All calls, by their names."""
-
-MAINTENANCE = tuple(
-    call.__name__
-    for call in (
-        Calls.maintain,
-        Calls.move,
-        Calls.reclaim,
-        Calls.drop_homes,
-        Calls.reindex,
-        Calls.check,
-    )
+_OF_CLIENTS: tuple[Call, ...] = (
+    Calls.create_and_delete_collection,
+    Calls.set_and_delete_alias,
+    Calls.put,
+    Calls.put_many,
+    Calls.put_stored,
+    Calls.summarise,
+    Calls.put_metadata,
+    Calls.put_and_delete,
+    Calls.delete_matching,
+    Calls.list_everything,
+    Calls.search,
+    Calls.search_with_filter,
+    Calls.search_by_summaries,
+    Calls.browse_and_export,
 )
+_WITHOUT_CLIENT: tuple[Call, ...] = (
+    Calls.maintain,
+    Calls.move,
+    Calls.reclaim,
+    Calls.drop_homes,
+    Calls.reindex,
+    Calls.check,
+)
+
+CALLS = {call.__name__: call for call in (*_OF_CLIENTS, *_WITHOUT_CLIENT)}
+"""All calls, by their names."""
+MAINTENANCE = tuple(call.__name__ for call in _WITHOUT_CLIENT)
 """The names of the calls that run without a client, and without a deadline."""

@@ -1,8 +1,8 @@
 """A TCP proxy in front of a server, which breaks the connections that pass through it on demand.
 
 A network can end a connection in several ways. `cut` ends it in order or resets it, now or after
-some more bytes, so that a message of the protocol arrives only in part. `silence` is a machine or a
-firewall that disappears: nothing passes any more, and neither side is told.
+some more bytes, so that a message of the protocol arrives only in part. After `silence`, no data
+passes any more, and neither side gets a notice, as if a machine or a firewall had disappeared.
 """
 
 import selectors
