@@ -2,7 +2,7 @@
 
 With `--engine=postgres` or `citus` the services store data in databases of the session's
 PostgreSQL server. Tests of features that only the embedded engine has are marked `embedded_only`,
-with the reason.
+and tests that a cluster of Citus cannot pass are marked `not_in_clusters`, each with the reason.
 """
 
 from collections.abc import Iterator
@@ -31,9 +31,11 @@ _numbers = count(1)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--engine=postgres` or `citus`, marks all tests of this folder as `postgres`.
 
-    Tests that are marked `embedded_only` are skipped then.
+    Tests that are marked `embedded_only` are skipped then, and with `citus` also those that are
+    marked `not_in_clusters`.
     """
-    if config.getoption("--engine") == "embedded":
+    engine = config.getoption("--engine")
+    if engine == "embedded":
         return
     for item in items:
         if not item.path.is_relative_to(_HERE):
@@ -41,6 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.postgres)
         if marker := item.get_closest_marker("embedded_only"):
             item.add_marker(pytest.mark.skip(reason=f"embedded only: {marker.args[0]}"))
+        elif engine == "citus" and (marker := item.get_closest_marker("not_in_clusters")):
+            item.add_marker(pytest.mark.skip(reason=f"not in clusters: {marker.args[0]}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

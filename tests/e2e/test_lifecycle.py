@@ -23,6 +23,7 @@ from tests.support.until import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_WITHOUT_STORE = pytest.mark.not_in_clusters("a service cannot create the tables of a cluster")
 
 
 def _text(number: int, sentences: int = 60) -> str:
@@ -107,6 +108,7 @@ def test_a_service_whose_port_is_in_use_ends_and_names_the_address(
     assert f"cannot listen on {address}" in second.log
 
 
+@_WITHOUT_STORE
 def test_a_retriever_that_starts_first_waits_for_the_store_and_then_serves(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir) as retriever:
         until(lambda: "waiting_for_store" in retriever.log, 60)
@@ -120,6 +122,7 @@ def test_a_retriever_that_starts_first_waits_for_the_store_and_then_serves(data_
     check_store(data_dir)
 
 
+@_WITHOUT_STORE
 def test_a_retriever_can_be_stopped_while_it_waits(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir) as retriever:
         until(lambda: "waiting_for_store" in retriever.log, 60)

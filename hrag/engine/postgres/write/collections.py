@@ -25,7 +25,6 @@ from hrag.engine.postgres.store.queries import (
     collection_state,
     collections_of,
     find_collection,
-    one_value,
     usage_of,
 )
 from hrag.engine.postgres.write.transaction import summary_id_of
@@ -44,7 +43,12 @@ from hrag.values.quotas import QuotaOf, unlimited
 MAX_DIMENSION = 3968
 """The largest dimension for which a leaf's row fits on a page of 8 KiB with any tenant id."""
 
-_ADD_TENANT = "INSERT INTO hrag.tenants (tenant_id) VALUES (%s) ON CONFLICT DO NOTHING"
+# Locks the tenant's row, which exists afterwards, and counts the new collection.
+_COUNT_COLLECTION = """
+INSERT INTO hrag.tenants AS t (tenant_id, collections, sequence) VALUES (%s, 1, 1)
+ON CONFLICT (tenant_id) DO UPDATE SET collections = t.collections + 1, sequence = t.sequence + 1
+RETURNING collections, documents, stored_bytes, sequence
+"""
 _LOCK = "SELECT FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE"
 _SET_USAGE = """
 UPDATE hrag.tenants SET collections = %s, documents = %s, stored_bytes = %s, sequence = %s
@@ -110,20 +114,21 @@ class CollectionWriter:
         with self._database.write() as connection:
             with connection.pipeline():
                 hold_placement(connection, tenant_id)
-                connection.execute(_ADD_TENANT, (tenant_id,))
-                connection.execute(_LOCK, (tenant_id,))
-                cursor = connection.execute(_NAME, (tenant_id, name))
-            if (existing := cursor.fetchone()) is not None:
+                counted = connection.execute(_COUNT_COLLECTION, (tenant_id,))
+                named = connection.execute(_NAME, (tenant_id, name))
+                numbered = connection.execute(_NEXT_NUMBER)
+            if (existing := named.fetchone()) is not None:
                 raise name_taken_error(tenant_id, name, "name", is_alias=existing[1])
-            usage, increase = usage_of(connection, tenant_id), Usage(collections=1, sequence=1)
-            check_quota(tenant_id, usage.info(self._quota_of(tenant_id)), increase.info())
-            usage = usage.plus(increase)
-            number = one_value(connection, _NEXT_NUMBER, ())
+            ((number,),) = numbered.fetchall()
+            (counts,) = counted.fetchall()
+            usage, increase = Usage(*counts), Usage(collections=1, sequence=1)
+            earlier = usage.plus(Usage(collections=-1, sequence=-1))
+            check_quota(tenant_id, earlier.info(self._quota_of(tenant_id)), increase.info())
             with connection.pipeline():
-                connection.execute(_SET_USAGE, (*usage, tenant_id))
                 connection.execute(_ADD_NAME, (tenant_id, name, number, False))
                 record = CollectionRecord(tenant_id, name, settings)
                 _add_collection(connection, number, record, usage.sequence)
+                connection.execute(b"COMMIT", prepare=False)
         return Collection(tenant_id, name, settings), usage.sequence
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
