@@ -65,6 +65,15 @@ _LOST_NODE = re.compile(
     r"|execution cannot recover from multiple connection failures"
     r"|\S+ is a metadata node, but is out of sync)"
 )
+# Citus reports that the shard for which it planned the statement was split or moved meanwhile. A
+# new plan finds the new shard.
+_OLD_SHARD = re.compile(
+    r"^(could not find valid entry for shard"
+    r"|could not find any healthy placement for shard"
+    r"|no active placements were found for shard) (placement )?\d"
+)
+# The names of shards end with the number of the shard. No other table of hrag has such a name.
+_SHARD_NAME = re.compile(rf"\b({SCHEMA}\.[a-z_]+|{SCHEMA}_homes\.leaves_\d+)_\d+\b")
 # The address of the node in such a message, or in the context of an error that the node reported.
 _ADDRESS = re.compile(r"[^\s@]+:\d+(?=[\s,]|$)")
 # The server measures statement_timeout with its own clock. So a statement may reach its timeout up
@@ -73,7 +82,7 @@ _CLOCKS_DIFFER_S = 0.05
 
 
 class Conflict(StoreUnavailable):
-    """The transaction conflicts or deadlocks with another one; repeating it may succeed."""
+    """The transaction conflicts with another one or with a move of its shard; repeat it."""
 
 
 # PostgreSQL's names of these conditions are serialization_failure (40001), deadlock_detected
@@ -117,8 +126,9 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     if sqlstate == _INSUFFICIENT_PRIVILEGE:
         detail = f"the role {role}: {_message(error)}"
         return StoreUnavailable("the role of hrag in PostgreSQL lacks a right", detail=detail)
-    if sqlstate in _ERROR_BY_SQLSTATE:
-        return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
+    kind = Conflict if _is_of_old_shard(error) else _ERROR_BY_SQLSTATE.get(sqlstate)
+    if kind is not None:
+        return kind(f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
     if sqlstate in _UNAVAILABLE or is_of_server(error) or is_of_node(error):
@@ -132,7 +142,7 @@ def is_of_statement(error: psycopg.Error) -> bool:
     Returns False if the error is about the connection, the server or the role, and if its cause is
     unknown. Such an error might repeat on the connection for ever.
     """
-    return _sqlstate(error) in _OF_STATEMENTS or is_of_node(error)
+    return _sqlstate(error) in _OF_STATEMENTS or is_of_node(error) or _is_of_old_shard(error)
 
 
 def is_of_server(error: psycopg.Error) -> bool:
@@ -163,6 +173,14 @@ def address_of_node(error: psycopg.Error) -> str:
         if found := _ADDRESS.search(text):
             return found[0]
     return "unknown"
+
+
+def _is_of_old_shard(error: psycopg.Error) -> bool:
+    """Returns True if Citus has split or moved the shard that the statement was planned for."""
+    message = _message(error)
+    if error.sqlstate in _MISSING:
+        return bool(_SHARD_NAME.search(message))
+    return bool(_OLD_SHARD.search(message))
 
 
 def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:

@@ -153,6 +153,28 @@ def test_the_address_of_a_node_is_in_the_context_of_its_errors(postgres: Postgre
     assert address_of_node(error) == "pg-1:5432"
 
 
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("XX000", "could not find valid entry for shard 102037"),
+        ("XX000", "could not find valid entry for shard placement 12"),
+        ("XX000", "could not find any healthy placement for shard 102037"),
+        ("55000", "no active placements were found for shard 102037"),
+        ("42P01", 'relation "hrag.postings_parts_102037" does not exist'),
+        ("42P01", 'relation "hrag_homes.leaves_7_102037" does not exist'),
+    ],
+)
+def test_a_statement_whose_shard_has_moved_may_be_repeated(
+    postgres: PostgresServer, state: str, message: str
+) -> None:
+    error = raised(
+        postgres, f"DO $$ BEGIN RAISE EXCEPTION '{message}' USING ERRCODE = '{state}'; END $$"
+    )
+    assert type(error_of(error, NEVER)) is Conflict
+    assert is_of_statement(error)
+    assert not is_of_server(error)
+
+
 @pytest.mark.parametrize("state", ["XX000", "55000", "08P01"])
 def test_other_errors_with_such_a_state_are_not_about_a_node(
     postgres: PostgresServer, state: str
