@@ -10,7 +10,7 @@ effect immediately. A single token cannot be revoked, so issuers should give tok
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -82,21 +82,24 @@ class WebTokens:
 
         Raises OSError if the file cannot be read, and ValueError if it is invalid.
         """
-        self._verifier = WatchedFile((path,), lambda: _Verifier(read_jwks(path), policy, clock))
+
+        def parse(contents: Sequence[bytes]) -> _Verifier:
+            return _Verifier(parse_jwks(contents[0]), policy, clock)
+
+        self._verifier = WatchedFile("HRAG_JWT_JWKS_FILE", (path,), parse)
 
     def __call__(self, credential: str) -> Identity:
         """Returns the identity of a valid token, else raises Unauthenticated."""
         return self._verifier()(credential)
 
 
-def read_jwks(path: Path) -> dict[str | None, PyJWK]:
+def parse_jwks(file: bytes) -> dict[str | None, PyJWK]:
     """Returns a dictionary from `kid` (key id) to signing key; skips keys that are not usable.
 
-    Raises OSError if the file cannot be read. Raises ValueError if the file is invalid or has no
-    usable key.
+    `file` is the content of a JWKS file. Raises ValueError if it is invalid or has no usable key.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(file)
     except RecursionError:
         raise ValueError("the file is nested too deep") from None
     listed = document.get("keys") if isinstance(document, dict) else None
