@@ -25,6 +25,7 @@ from jwt import PyJWK, PyJWTError
 from hrag.host.watched_file import WatchedFile
 from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
 from hrag.server.auth import REFUSAL, Identity, Role, is_tenant_pattern
+from hrag.server.auth.token_claims import check_form
 from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
@@ -177,6 +178,7 @@ class _Verifier:
             leeway=policy.leeway_s,
             options={"require": required, "enforce_minimum_key_length": True},
         )
+        check_form(token)
         identity = Identity(
             _subject(claims["sub"]),
             _tenants(claims[policy.tenants_claim]),
@@ -195,13 +197,13 @@ class _Verifier:
 def _subject(claim: str) -> str:
     """Returns the subject of a token as printable text, which identifies the caller in logs.
 
-    A subject that is too long is cut, and a digest of the whole subject is appended. So different
-    long subjects remain different.
+    A subject that is too long is cut, and characters that cannot be printed are replaced. In both
+    cases, a digest of the whole subject is appended, so that different subjects remain different.
     """
-    if len(claim) > _MAX_SUBJECT_CHARS:
-        digest = sha256(claim.encode()).hexdigest()
-        claim = f"{claim[:_MAX_SUBJECT_CHARS]}… (sha256 {digest[:16]})"
-    return printable(claim)
+    shown = printable(claim[:_MAX_SUBJECT_CHARS])
+    if shown == claim:
+        return claim
+    return f"{shown}… (sha256 {sha256(claim.encode()).hexdigest()[:16]})"
 
 
 def _tenants(claim: Any) -> frozenset[str]:
