@@ -1,6 +1,7 @@
 """Files that services write are private, and files that they read cannot stop them."""
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -154,3 +155,43 @@ def test_a_service_does_not_start_with_a_key_file_that_everybody_may_change(
     assert service.wait() == 2
     assert "has the mode 0666, so users other than its owner may change it" in service.log
     assert f"chmod go-w {keys}" in service.log
+
+
+# The file system is mounted read-only.
+
+_READ_ONLY = "mount --bind {0} {0} && mount -o remount,ro,bind {0} {0} && exec "
+
+
+def _run_read_only(folder: Path, *command: str, **settings: str) -> str:
+    """Runs a command that sees `folder` mounted read-only; returns what it writes.
+
+    Skips the test if this machine does not let the user mount anything.
+    """
+    mount = _READ_ONLY.format(shlex.quote(str(folder)))
+    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*unshare, f"{mount} true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount file systems")
+    done = subprocess.run(
+        [*unshare, mount + shlex.join(command)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **settings},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["store", "no store"])
+def test_a_read_only_file_system_is_called_read_only(tmp_path: Path, exists: bool) -> None:
+    """A message that tells root to run as the owner would be of no use."""
+    data = tmp_path / "store"
+    if exists:
+        with started(INDEXER, data, FAST) as indexer:
+            indexer.wait_until_serving()
+    for service in ("indexer_svc", "retriever_svc")[: 2 if exists else 1]:
+        command = sys.executable, "-m", service
+        log = _run_read_only(tmp_path, *command, HRAG_DATA_DIR=str(data), HRAG_EMBEDDER="hash:8")
+        assert "the file system is mounted read-only" in log
+        assert "run as the owner" not in log
