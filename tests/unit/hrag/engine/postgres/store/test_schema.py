@@ -46,19 +46,23 @@ def check(database: PostgresDatabase) -> None:
         check_version(connection)
 
 
+STATE = (
+    """
+    SELECT oid, relname, relkind, xmin FROM pg_class
+    WHERE relnamespace = 'hrag'::regnamespace ORDER BY oid
+    """,
+    """
+    SELECT oid, proname, xmin FROM pg_proc
+    WHERE pronamespace = 'hrag'::regnamespace ORDER BY oid
+    """,
+    "SELECT *, xmin FROM hrag.migrations ORDER BY version",
+)
+
+
 def state_of(database: PostgresDatabase) -> list[object]:
     """Returns all relations and functions of the store, and which transactions wrote them."""
     with database.read() as connection:
-        return [
-            connection.execute(statement).fetchall()
-            for statement in (
-                "SELECT oid, relname, relkind, xmin FROM pg_class"
-                " WHERE relnamespace = 'hrag'::regnamespace ORDER BY oid",
-                "SELECT oid, proname, xmin FROM pg_proc"
-                " WHERE pronamespace = 'hrag'::regnamespace ORDER BY oid",
-                "SELECT *, xmin FROM hrag.migrations ORDER BY version",
-            )
-        ]
+        return [connection.execute(statement).fetchall() for statement in STATE]
 
 
 def test_schema_versions_are_numbered_without_gaps() -> None:
