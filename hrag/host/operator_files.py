@@ -9,6 +9,10 @@ import os
 import stat
 from pathlib import Path
 
+import structlog
+
+_log = structlog.get_logger()
+
 MAX_FILE_BYTES = 64 << 20
 """The largest file that is read. A key file of this size has about 200,000 keys."""
 
@@ -39,3 +43,18 @@ def read_operator_file(path: Path) -> bytes:
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"{path} has more than the allowed {MAX_FILE_BYTES:,} bytes")
     return content
+
+
+def warn_if_readable(path: Path) -> None:
+    """Logs a warning if users other than the owner and the group may read a secret in a file.
+
+    This is no error, because a service in a container may be the only user who can reach the file.
+    Raises OSError.
+    """
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & stat.S_IROTH:
+        _log.warning(
+            "secret_readable",
+            problem=f"{path} has the mode {mode:04o}, so all users may read the secret in it",
+            remedy=f"chmod o= {path}",
+        )

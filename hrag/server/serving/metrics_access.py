@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
 from hrag.host.addresses import is_loopback
+from hrag.host.operator_files import warn_if_readable
 from hrag.host.watched_file import WatchedFile
 from hrag.server.serving.protection import require_acknowledgement
 from hrag.server.serving.tls import server_context
@@ -76,6 +77,7 @@ def _open_token(path: Path | None) -> Callable[[], bytes] | None:
         return None
 
     def parse(contents: Sequence[bytes]) -> bytes:
+        warn_if_readable(path)
         token = contents[0].strip()
         if not _TOKEN.fullmatch(token):
             raise ValueError("a token has 16 to 512 printable ASCII characters and no spaces")

@@ -15,6 +15,7 @@ import grpc
 from hrag.config import CommonSettings, SettingsError
 from hrag.host import certificates
 from hrag.host.certificates import PemFile
+from hrag.host.operator_files import warn_if_readable
 from hrag.host.watched_file import WatchedFile
 
 Usable = TypeVar("Usable")
@@ -104,6 +105,7 @@ class _CertificateFiles(NamedTuple):
         return WatchedFile("HRAG_TLS_CERT_FILE", self._paths, parse)
 
     def _context(self, contents: Sequence[bytes]) -> ssl.SSLContext:
+        warn_if_readable(self.key)
         files = map(PemFile, self._paths, contents)
         return certificates.server_context(*files)
 
