@@ -382,6 +382,8 @@ _CHUNKED = _head(SEARCH, b"transfer-encoding: chunked")
         (_CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0") + b"2\r\n{}\r\n0\r\n\r\n", 400),
         (_CHUNKED + b"2\r\n{}\r\n0\r\nx: 1\r\n\r\n", 400),
         (_CHUNKED + b"2\r\n{}\r\n0\r\nx: 1\n\n", 400),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\nx: 1\n\r\n", 400),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\n\n", 400),
         (_CHUNKED + b"2\n{}\n0\n\n\r\n", 400),
         (_CHUNKED + b"2;a=\n1\r\n{}\r\n0\r\n\r\n", 400),
         (_CHUNKED + b"2{}\r\n0\r\n\r\n", 400),

@@ -19,6 +19,8 @@ from hrag.values.ids import quoted
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 # h11 finds the end of a head with the same expression.
 _END = re.compile(rb"\n\r?\n")
+# The bytes after the size 0 of the last chunk, if there are no trailers.
+_END_OF_CHUNKS = b"\r\n\r\n"
 _FOLDED = (b" ", b"\t")
 _TRANSFER_ENCODING = b"transfer-encoding:"
 
@@ -39,6 +41,16 @@ class StrictConnection(h11.Connection):
         """`max_head_bytes` limits the request line and the headers of a request together."""
         super().__init__(h11.SERVER, max_head_bytes)
         self._max_head_bytes = max_head_bytes
+        self._is_chunked = False
+        # The bytes that were received last, and the last bytes before them.
+        self._latest = b""
+        self._before = b""
+
+    def receive_data(self, data: bytes) -> None:
+        """Adds received bytes, as h11 does."""
+        self._before = (self._before + self._latest[-len(_END_OF_CHUNKS) :])[-len(_END_OF_CHUNKS) :]
+        self._latest = data
+        super().receive_data(data)
 
     def next_event(self) -> Any:
         """Returns the next event, as h11 does.
@@ -48,9 +60,25 @@ class StrictConnection(h11.Connection):
         if self.their_state is h11.IDLE:
             self._check_head(self.trailing_data[0])
         event = super().next_event()
-        if isinstance(event, h11.EndOfMessage) and event.headers:
-            raise RefusedRequest("the body has trailers; they are not supported")
+        if isinstance(event, h11.Request):
+            self._is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+            self._before, self._latest = b"", self.trailing_data[0]
+        elif isinstance(event, h11.EndOfMessage) and self._is_chunked:
+            self._check_end_of_chunks(event)
         return event
+
+    def _check_end_of_chunks(self, end: h11.EndOfMessage) -> None:
+        """Raises RefusedRequest unless an empty line follows the last chunk directly.
+
+        The end of the body is in the bytes that were received last, because only they completed it.
+        """
+        unread = len(self.trailing_data[0])
+        read = self._before + self._latest[: len(self._latest) - unread]
+        if end.headers or not read.endswith(_END_OF_CHUNKS):
+            raise RefusedRequest(
+                "after its last chunk, the body has trailers, or lines that do not end with CR and "
+                "LF; neither is supported"
+            )
 
     def _check_head(self, received: bytes) -> None:
         """Raises RefusedRequest if `received` has a complete head that is not in the strict form.
