@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from hrag.config import IndexerSettings
 from hrag.engine import Writer
-from hrag.observe.metrics import Reading
+from hrag.observe.metrics import Reading, file_readings
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
@@ -16,6 +16,7 @@ def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
     """
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
+    yield from file_readings()
     totals = asdict(writer.totals())
     if embedded := totals.pop("embedded"):
         totals |= embedded

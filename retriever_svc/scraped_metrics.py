@@ -7,7 +7,7 @@ from importlib.metadata import version
 from hrag.config import RetrieverSettings
 from hrag.engine import Reader
 from hrag.models.embedding.cache import CachedQueries
-from hrag.observe.metrics import Reading
+from hrag.observe.metrics import Reading, file_readings
 
 
 def readings(
@@ -19,6 +19,7 @@ def readings(
     """
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
+    yield from file_readings()
     for name, cached in caches.items():
         for outcome, count in (("hit", cached.hits), ("miss", cached.misses)):
             yield Reading("hrag_cache_lookups_total", count, {"cache": name, "outcome": outcome})

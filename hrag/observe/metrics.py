@@ -30,6 +30,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import Metric
 
+from hrag.host.watched_file import failing_settings
 from hrag.observe.histogram import BatchHistogram
 from hrag.values.errors import HragError
 
@@ -176,6 +177,10 @@ summary_failures = _counter(
 READINGS = {
     "hrag_build_info": "Always 1; the label is the version of hrag.",
     "hrag_threads": "Number of calls that may run at the same time (HRAG_THREADS).",
+    "hrag_files_failing": (
+        "1 if the files that a setting names cannot be read or are invalid, so that their last "
+        "valid version stays in use; otherwise 0."
+    ),
     "hrag_cache_lookups_total": "Lookups in the vector caches.",
     "hrag_reader_sequence": "Sequence number of the store's last commit.",
     "hrag_reader_applied_sequence": (
@@ -373,6 +378,12 @@ class Reading:
     name: str
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def file_readings() -> Iterator[Reading]:
+    """Yields for each setting that names watched files whether these files are failing."""
+    for setting, is_failing in failing_settings().items():
+        yield Reading("hrag_files_failing", is_failing, {"setting": setting})
 
 
 class Readings:

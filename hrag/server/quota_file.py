@@ -4,9 +4,8 @@ The file is TOML with a table for each tenant. If a table lacks a key, the defau
 applies. The file is reloaded when it changes; `hrag.host.watched_file` describes how.
 """
 
-import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,8 @@ from hrag.config import BurstCalls, CallsPerSecond, CommonSettings, SettingsErro
 from hrag.host.watched_file import WatchedFile
 from hrag.values.ids import is_name, quoted
 from hrag.values.quotas import Quota
+
+_SETTING = "HRAG_TENANT_QUOTAS_FILE"
 
 
 def _check_tenant(value: str) -> str:
@@ -37,18 +38,16 @@ class _Table(BaseModel, extra="forbid"):
 _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 
 
-def read(path: Path, default: Quota) -> Mapping[str, Quota]:
+def parse(file: bytes, default: Quota) -> Mapping[str, Quota]:
     """Returns a dictionary from tenant id to quota, for each tenant that has a table in the file.
 
-    If the table of a tenant lacks a key, the value in `default` applies. Raises OSError if the file
-    cannot be read. Raises ValueError, which describes the problem, if the content of the file is
-    invalid.
+    `file` is the content of the file. If the table of a tenant lacks a key, the value in `default`
+    applies. Raises ValueError, which describes the problem, if the content is invalid.
     """
-    with path.open("rb") as file:
-        try:
-            content = tomllib.load(file)
-        except RecursionError:
-            raise ValueError("the file is nested too deep") from None
+    try:
+        content = tomllib.loads(file.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("the file is nested too deep") from None
     try:
         tables = _FILE.validate_python(content, strict=True)
     except ValidationError as error:
@@ -83,21 +82,17 @@ class Quotas:
     Calling a Quotas object with a tenant id returns the quota of this tenant.
     """
 
-    def __init__(
-        self,
-        default: Quota,
-        path: Path | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, default: Quota, path: Path | None = None) -> None:
         """Reads the quota file, unless `path` is None.
 
-        Raises OSError if the file cannot be read, and ValueError if it is invalid. `clock` returns
-        monotonic seconds. The file is checked for changes at most once a second.
+        Raises OSError if the file cannot be read, and ValueError if it is invalid.
         """
+
+        def parse_file(contents: Sequence[bytes]) -> Mapping[str, Quota]:
+            return parse(contents[0], default)
+
         self._default = default
-        self._overrides = (
-            None if path is None else WatchedFile((path,), lambda: read(path, default), clock)
-        )
+        self._overrides = None if path is None else WatchedFile(_SETTING, (path,), parse_file)
 
     def __call__(self, tenant_id: str) -> Quota:
         """Returns the current quota of the tenant."""
@@ -112,4 +107,4 @@ def open_quotas(settings: CommonSettings) -> Quotas:
     try:
         return Quotas(settings.tenant_quota, path)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"HRAG_TENANT_QUOTAS_FILE is {path}: {error}") from None
+        raise SettingsError(f"{_SETTING} is {path}: {error}") from None

@@ -1,18 +1,23 @@
-"""Only their owner may read the files that services and commands write."""
+"""Files that services write are private, and files that they read cannot stop them."""
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client import Client
+from hrag.errors import Unauthenticated
+from hrag.server.auth import Role, api_keys
 from hrag.types import Document
-from tests.support.servers.processes import FAST, fresh, started
+from tests.attacks.observed import health_s
+from tests.support.servers.credentials import id_of, new_key
+from tests.support.servers.processes import FAST, Process, fresh, started
 from tests.support.servers.stores import check_store
 from tests.support.until import until
 
@@ -88,3 +93,105 @@ def test_a_store_that_everybody_can_read_is_made_private(tmp_path: Path) -> None
         indexer.wait_until_serving()
         assert others_may_use(data) == {}
         assert "files_made_private" in indexer.log
+
+
+# The key file is replaced while a service runs.
+
+
+def _replace_by_fifo(keys: Path) -> None:
+    keys.unlink()
+    os.mkfifo(keys)
+
+
+def _open_to_everybody(keys: Path) -> None:
+    keys.chmod(0o666)
+
+
+@pytest.mark.parametrize("spoil", [_replace_by_fifo, _open_to_everybody])
+def test_a_key_file_that_cannot_be_used_stops_neither_calls_nor_health(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    """The last valid keys stay in use until the file is valid. A FIFO blocks its opener."""
+    keys = tmp_path / "keys.json"
+    key = new_key(keys, role=Role.WRITE)
+    settings = {**FAST, "HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
+    with (
+        started(INDEXER, tmp_path / "store", settings) as indexer,
+        Client(indexer.address, indexer.address, token=key) as client,
+    ):
+        indexer.wait_until_serving()
+        good = keys.read_bytes()
+        spoil(keys)
+        until(lambda: _still_serves(indexer, client) and "reload_failed" in indexer.log)
+        keys.unlink()
+        keys.write_bytes(good)
+        api_keys.revoke(keys, id_of(key))
+        until(lambda: not _is_accepted(client))
+
+
+def _still_serves(service: Process, client: Client) -> bool:
+    """Checks that calls and health checks are answered; returns True."""
+    assert health_s(service) < 10
+    assert _is_accepted(client)
+    return True
+
+
+def _is_accepted(client: Client) -> bool:
+    try:
+        client.list_collections("acme")
+    except Unauthenticated:
+        return False
+    return True
+
+
+def test_a_service_does_not_start_with_a_key_file_that_everybody_may_change(
+    tmp_path: Path,
+) -> None:
+    keys = tmp_path / "keys.json"
+    new_key(keys)
+    keys.chmod(0o666)
+    settings = {**FAST, "HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
+    service = Process(INDEXER, tmp_path / "store", settings)
+    assert service.wait() == 2
+    assert "has the mode 0666, so users other than its owner may change it" in service.log
+    assert f"chmod go-w {keys}" in service.log
+
+
+# The file system is mounted read-only.
+
+_READ_ONLY = "mount --bind {0} {0} && mount -o remount,ro,bind {0} {0} && exec "
+
+
+def _run_read_only(folder: Path, *command: str, **settings: str) -> str:
+    """Runs a command that sees `folder` mounted read-only; returns what it writes.
+
+    Skips the test if this machine does not let the user mount anything.
+    """
+    mount = _READ_ONLY.format(shlex.quote(str(folder)))
+    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*unshare, f"{mount} true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount file systems")
+    done = subprocess.run(
+        [*unshare, mount + shlex.join(command)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **settings},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["store", "no store"])
+def test_a_read_only_file_system_is_called_read_only(tmp_path: Path, exists: bool) -> None:
+    """A message that tells root to run as the owner would be of no use."""
+    data = tmp_path / "store"
+    if exists:
+        with started(INDEXER, data, FAST) as indexer:
+            indexer.wait_until_serving()
+    for service in ("indexer_svc", "retriever_svc")[: 2 if exists else 1]:
+        command = sys.executable, "-m", service
+        log = _run_read_only(tmp_path, *command, HRAG_DATA_DIR=str(data), HRAG_EMBEDDER="hash:8")
+        assert "the file system is mounted read-only" in log
+        assert "run as the owner" not in log

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import select
 import socket
 import time
@@ -9,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hrag.v1 import retriever_pb2 as rpb
 from tests.support.servers.fake_services import Fake, addresses_of
 from tests.support.servers.gateways import ANSWER, INGEST, INGEST_MANY, SEARCH, Gateway, gateway_to
 from tests.support.servers.pki import Authority
@@ -146,6 +149,37 @@ def _repeat(connection: socket.socket, raw: bytes) -> None:
     while time.monotonic() < until_s:
         connection.sendall(raw)
         time.sleep(_LIMIT_S / 10)
+
+
+class Talkative(Fake):
+    """Answers with a text that never ends, in pieces of 64 KiB."""
+
+    pieces = 0
+
+    def Answer(self, _request: Any, context: Any) -> Iterator[rpb.AnswerResponse]:
+        context.add_callback(self.hung_up.set)
+        while context.is_active():
+            self.pieces += 1
+            yield rpb.AnswerResponse(text="x" * 65_536)
+
+
+@pytest.mark.parametrize("media_type", [b"application/json", b"application/connect+json"])
+def test_events_that_nobody_reads_end_the_call(media_type: bytes) -> None:
+    """The gateway stops reading from the service, and at the time limit it cancels the call."""
+    fake = Talkative()
+    body = b"{}" if media_type == b"application/json" else b"\0\0\0\0\2{}"
+    head = _head(ANSWER, b"content-length: %d" % len(body))
+    with (
+        addresses_of(fake) as addresses,
+        gateway_to(*addresses, **_LIMITS) as gateway,
+        socket.socket() as connection,
+    ):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", gateway.port))
+        connection.sendall(head.replace(b"application/json", media_type) + body)
+        assert fake.hung_up.wait(_PATIENCE_S)
+    # The buffers of gRPC and of the kernel have some megabytes.
+    assert fake.pieces < 1000
 
 
 # These clients send too many or too large requests.
@@ -313,9 +347,82 @@ def test_a_request_with_an_ambiguous_end_is_refused(
         b"\x00" * 100 + b"\r\n\r\n",
         b"GET /\x01 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\nhost: localhost\nx: \x00\n\n",
+        b"\r\nGET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET  / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET / http/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx: \x7f\x0b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx y: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx\xff: 1\r\n\r\n",
     ],
     ids=ascii,
 )
 def test_bytes_that_are_no_valid_request_are_refused(gateway: Gateway, raw: bytes) -> None:
     assert b"HTTP/1.1 200" not in _sent(gateway, raw)
     _serves(gateway)
+
+
+_GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n"
+_CHUNKED = _head(SEARCH, b"transfer-encoding: chunked")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        *((_GET.replace(b"1.1", version) + b"\r\n", 505) for version in (b"1.9", b"1.2", b"2.0")),
+        *((_GET.replace(b"1.1", version) + b"\r\n", 505) for version in (b"0.9", b"3.0", b"9.9")),
+        (b"GET / HTTP/1.1\nhost: localhost\n\n", 400),
+        (b"GET / HTTP/1.1\nhost: localhost\r\n\r\n", 400),
+        (_GET + b"x: 1\ny: 2\r\n\r\n", 400),
+        (_GET + b"\n", 400),
+        (_GET + b"x: 1\r\r\n\r\n", 400),
+        (_GET + b"x: 1\r\n 2\r\n\r\n", 400),
+        (_GET + b"x: 1\r\n\tcontent-length: 2\r\n\r\n", 400),
+        (_GET + b"x: " + b"a" * 60_000 + b"\r\n\r\n", 431),
+        (_CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0") + b"2\r\n{}\r\n0\r\n\r\n", 400),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\nx: 1\r\n\r\n", 400),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\nx: 1\n\n", 400),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\nx: 1\n\r\n", 400),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\n\n", 400),
+        (_CHUNKED + b"2\n{}\n0\n\n\r\n", 400),
+        (_CHUNKED + b"2;a=\n1\r\n{}\r\n0\r\n\r\n", 400),
+        (_CHUNKED + b"2{}\r\n0\r\n\r\n", 400),
+        (_CHUNKED + b"-2\r\n{}\r\n0\r\n\r\n", 400),
+        (_CHUNKED + b"f" * 21 + b"\r\n{}", 400),
+        (_CHUNKED + b"2;" + b"a" * 300_000, 400),
+    ],
+    ids=lambda value: ascii(value)[:60],
+)
+def test_a_request_in_a_lenient_form_is_refused_and_ends_its_connection(
+    gateway: Gateway, fake: Fake, raw: bytes, status: int
+) -> None:
+    """A proxy could read such a request differently. A second request could hide in it."""
+    before = fake.calls["IngestDocument"], fake.calls["Search"]
+    hidden = _head(INGEST, b"content-length: 2", b"connection: close") + b"{}"
+    answer = _sent(gateway, raw + hidden)
+    assert answer.startswith(b"HTTP/1.1 %d" % status)
+    assert len(re.findall(rb"HTTP/1\.1 \d", answer)) == 1
+    assert (fake.calls["IngestDocument"], fake.calls["Search"]) == before
+
+
+def test_a_lenient_form_is_refused_when_it_arrives_in_pieces_and_after_a_request(
+    gateway: Gateway,
+) -> None:
+    with _connect(gateway) as connection:
+        connection.sendall(_GET + b"\r\n")
+        assert _read(connection)[0] == 200
+        for part in (b"GET / HTTP/1.1\r\nhost: loc", b"alhost\r\nx: 1\n", b"y: 2\r", b"\n\r\n"):
+            connection.sendall(part)
+            time.sleep(0.02)
+        assert _read_to_end(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_a_strict_request_in_version_1_0_and_one_with_extended_chunks_are_answered(
+    gateway: Gateway,
+) -> None:
+    old = b"GET / HTTP/1.0\r\nhost: localhost\r\n\r\n"
+    assert _sent(gateway, old).startswith(b"HTTP/1.1 200")
+    body = b'2;a="b"\r\n{}\r\n0\r\n\r\n'
+    with _connect(gateway) as connection:
+        connection.sendall(_CHUNKED + body)
+        assert _read(connection)[0] == 200

@@ -70,7 +70,9 @@ def _monitored_settings(settings: dict[str, str]) -> tuple[dict[str, str], str, 
 def monitored(
     tmp_path_factory: pytest.TempPathFactory, chat_endpoint: OpenAIServer
 ) -> Iterator[Monitored]:
-    """Services that build segments early, with an endpoint for embeddings and chat."""
+    """Services with a quota file that build segments early, and an endpoint for their models."""
+    quotas = tmp_path_factory.mktemp("quotas") / "quotas.toml"
+    quotas.touch()
     settings, indexer, retriever = _monitored_settings(
         {
             "HRAG_EMBEDDER": "openai",
@@ -78,6 +80,7 @@ def monitored(
             "OPENAI_API_KEY": "sk-1",
             "HRAG_CHAT_MODEL": "m",
             "HRAG_SEGMENT_MIN_LEAVES": "64",
+            "HRAG_TENANT_QUOTAS_FILE": str(quotas),
         }
     )
     with running(tmp_path_factory.mktemp("monitored") / "store", settings) as services:

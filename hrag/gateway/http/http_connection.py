@@ -1,7 +1,8 @@
 """An HTTP/1.1 connection: uvicorn's connection, with additional time limits.
 
-uvicorn limits only the pause between two requests. This connection also limits the time in which
-the headers of a request must arrive, and the time in which the client must read the reply. The
+uvicorn limits only the pause between two requests, and accepts requests in ambiguous forms. This
+connection accepts only the strict form (`StrictConnection`). It also limits the time in which the
+headers of a request must arrive, and the time in which the client must read the reply. The
 application limits the time in which the body must arrive. If a client disconnects, its request is
 cancelled.
 """
@@ -10,12 +11,16 @@ import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+from hrag.gateway.http.reply import JSON
+from hrag.gateway.http.strict_connection import RefusedRequest, StrictConnection
 
 
 class HttpConnection(H11Protocol):
@@ -37,6 +42,8 @@ class HttpConnection(H11Protocol):
         the value is the event loop's time at which it became replaceable.
         """
         super().__init__(config, state, {"connection": self})
+        assert config.h11_max_incomplete_event_size is not None
+        self.conn = StrictConnection(config.h11_max_incomplete_event_size)
         self._replaceable = replaceable
         self._arrival_s = arrival_s
         self._send_s = send_s
@@ -147,6 +154,35 @@ class HttpConnection(H11Protocol):
             self._read_until_s = math.inf
         elif self._read_until_s == math.inf:
             self._read_until_s = self.loop.time() + self._arrival_s
+
+    def handle_events(self) -> None:
+        """Answers the requests that have arrived; refuses a request that has not the strict form.
+
+        uvicorn calls this method when bytes have arrived, and after each response.
+        """
+        try:
+            super().handle_events()
+        except RefusedRequest as refusal:
+            self._refuse(refusal)
+
+    def _refuse(self, refusal: RefusedRequest) -> None:
+        """Sends the error, unless a response has begun already, and closes the connection."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # The application's response is dropped.
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = refusal.error.encoded()
+            headers = {
+                "content-type": JSON,
+                "content-length": str(len(body)),
+                "connection": "close",
+            }
+            reason = HTTPStatus(refusal.http_status).phrase.encode()
+            response = h11.Response(
+                status_code=refusal.http_status, headers=list(headers.items()), reason=reason
+            )
+            for event in (response, h11.Data(body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         """Sets the time limit for the next bytes from the client.

@@ -1,8 +1,9 @@
 """Requests texts from any endpoint with OpenAI's `POST /chat/completions`.
 
 Replies are always streamed. So a timeout applies to each piece of a reply, not to the whole reply,
-and a truncated reply is recognised. A request may be retried until its reply has started, but not
-after a timeout. Everything in a reply is validated before use.
+and a truncated reply is recognised. Only events with data count as pieces: comments, which some
+endpoints send to keep a connection open, do not extend the timeout. A request may be retried until
+its reply has started, but not after a timeout. Everything in a reply is validated before use.
 """
 
 from collections.abc import Iterator
@@ -94,11 +95,12 @@ class OpenAIChat:
     ) -> None:
         """Creates the client; sends no request.
 
-        `timeout_s` limits the wait for each piece of a reply, not the whole reply. A request has at
+        `timeout_s` limits the wait for each event of a reply, not the whole reply. A request has at
         most `1 + max_retries` attempts, but never more than five attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
+        self._timeout_s = timeout_s
         retries = RetryPolicy(max_retries, _MAX_RETRY_DELAY_S, after_timeout=False)
         self._endpoint = Endpoint("chat", access, _ERRORS, retries, timeout_s)
 
@@ -162,6 +164,7 @@ class OpenAIChat:
     def _data(self, response: Response, deadline: Deadline) -> Iterator[bytes]:
         """Yields the data of each server-sent event. In these replies, the data is one line."""
         limit = Deadline.after(MAX_REPLY_S)
+        next_data = Deadline.after(self._timeout_s)
         incomplete = b""
         for received in chain(response.iter_bytes(), (b"\n",)):
             deadline.check("the chat model was answering")
@@ -172,7 +175,12 @@ class OpenAIChat:
             *lines, incomplete = (incomplete + received).split(b"\n")
             if len(incomplete) > MAX_LINE_BYTES:
                 self._endpoint.raise_rejected(f"returned a line of over {MAX_LINE_BYTES} bytes")
-            yield from (line[len(_DATA) :].strip() for line in lines if line.startswith(_DATA))
+            data = [line[len(_DATA) :].strip() for line in lines if line.startswith(_DATA)]
+            yield from data
+            if data:
+                next_data = Deadline.after(self._timeout_s)
+            elif next_data.remaining_s <= 0:
+                self._endpoint.raise_unavailable(f"sent no data for {self._timeout_s:g} s")
 
 
 class _Reply:

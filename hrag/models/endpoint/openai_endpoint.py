@@ -7,8 +7,9 @@ caller has stopped waiting, the request is not retried. An attempt ends at its t
 caller's deadline, even if the reply arrives byte by byte. A reply of more than MAX_REPLY_BYTES is
 not read to its end.
 
-Error messages never repeat the key, the request, or the endpoint's message, which may quote the
-key or the request.
+Redirects are not followed, because texts, and perhaps the key, would go to a host that no setting
+names. Error messages never repeat the key, the request, or the endpoint's message, which may quote
+the key or the request.
 """
 
 import json
@@ -34,6 +35,7 @@ from openai import (
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, HragError
+from hrag.values.ids import quoted
 
 # The maximum size of a reply. It is enough for 512 embeddings of 4,096 dimensions with 32 bytes for
 # each number. In JSON, a number has at most 26 bytes.
@@ -149,7 +151,8 @@ class Endpoint:
             base_url=access.base_url,
             max_retries=0,
             http_client=DefaultHttpxClient(
-                event_hooks={"request": [self._trace], "response": [_check_status]}
+                event_hooks={"request": [self._trace], "response": [_check_status]},
+                follow_redirects=False,
             ),
         )
         self._errors = errors
@@ -276,6 +279,8 @@ class Endpoint:
             # the error of the HTTP client arrives here.
             self.raise_unavailable(f"ended the reply early ({_reason(error)}){gave_up}")
         except APIStatusError as error:
+            if error.response.has_redirect_location:
+                self._raise_for_redirect(error.response)
             self.raise_for_status(error.status_code, error.code, gave_up)
 
     def raise_for_status(self, status: int, code: object, gave_up: str = "") -> NoReturn:
@@ -287,6 +292,14 @@ class Endpoint:
         hint = f": {hints[status]}" if status in hints else ""
         kind = self._errors.rejected if status in _REQUEST_STATUSES else self._errors.refused
         raise kind(f"{self.name} answered {status}{code_suffix}{hint}") from None
+
+    def _raise_for_redirect(self, response: httpx2.Response) -> NoReturn:
+        raise self._errors.refused(
+            f"{self.name} answered {response.status_code}: it redirects to "
+            f"{_redirect_target(response.headers['location'])}, and redirects are not followed, "
+            "because the texts would be sent there; if this host is to be trusted, set the "
+            "endpoint's URL to it"
+        ) from None
 
     def raise_unavailable(self, problem: str) -> NoReturn:
         """Raises the endpoint's retryable error. Its message is `name` followed by `problem`."""
@@ -313,18 +326,16 @@ def is_retryable(status: int) -> bool:
 
 
 def _check_status(response: httpx2.Response) -> None:
-    """Raises APIStatusError if a reply has an error status; removes the content of a redirect.
+    """Raises APIStatusError if the status of a reply is not one of success.
 
     The HTTP client calls this function before the content of a reply is read. Without this
-    function, the SDK would read the whole content of an error, and the HTTP client the whole
-    content of a redirect, however large it is. The SDK would also decode the content with the codec
-    that the header names, for example `charset=hex`, and a codec like this may raise any exception.
+    function, the SDK would read the whole content of an error, however large it is. The SDK would
+    also decode the content with the codec that the header names, for example `charset=hex`, and a
+    codec like this may raise any exception. The content of a redirect is not read at all.
     """
     if response.has_redirect_location:
-        assert isinstance(response.stream, httpx2.SyncByteStream)
-        response.stream.close()
-        response.stream = httpx2.ByteStream(b"")
-    elif not response.is_success:
+        raise APIStatusError("", response=response, body=None)
+    if not response.is_success:
         raise APIStatusError("", response=response, body={"code": _error_code(response)})
 
 
@@ -351,6 +362,15 @@ def _content(response: httpx2.Response, max_bytes: int) -> bytes:
         if len(content) > max_bytes:
             break
     return bytes(content)
+
+
+def _redirect_target(location: str) -> str:
+    """Returns only the host of a redirect's location, because the rest may contain a secret."""
+    try:
+        host = urlsplit(location).hostname
+    except ValueError:
+        host = None
+    return quoted(host) if host else "another path of the same host"
 
 
 def _host(base_url: str) -> str:

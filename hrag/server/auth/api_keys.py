@@ -14,7 +14,7 @@ import secrets
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ import structlog
 from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from hrag.host.operator_files import read_operator_file
 from hrag.host.watched_file import WatchedFile
 from hrag.server.auth import REFUSAL, Identity, Role, is_tenant_pattern
 from hrag.values.errors import Unauthenticated
@@ -78,10 +79,14 @@ def read(path: Path) -> tuple[Key, ...]:
     """Returns all entries of a key file, including those of revoked and expired keys.
 
     Raises OSError if the file cannot be read. Raises ValueError, which describes the problem, if
-    the content of the file is invalid.
+    the content of the file is invalid, or if `read_operator_file` does not accept the file.
     """
+    return _parse(read_operator_file(path))
+
+
+def _parse(file: bytes) -> tuple[Key, ...]:
     try:
-        keys = _FILE.validate_json(path.read_bytes()).keys
+        keys = _FILE.validate_json(file).keys
     except ValidationError as error:
         raise _invalid(error) from None
     if len({key.id for key in keys}) < len(keys):
@@ -238,10 +243,10 @@ class ApiKeys:
         """
         self._path = path
         self._clock = clock
-        self._entries = WatchedFile((path,), self._read)
+        self._entries = WatchedFile("HRAG_API_KEYS_FILE", (path,), self._parse)
 
-    def _read(self) -> dict[str, _KeyEntry]:
-        entries = {key.id: _entry(key) for key in read(self._path)}
+    def _parse(self, contents: Sequence[bytes]) -> dict[str, _KeyEntry]:
+        entries = {key.id: _entry(key) for key in _parse(contents[0])}
         if all(entry.expires_s <= self._clock() for entry in entries.values()):
             _log.warning(
                 "no_valid_api_key",

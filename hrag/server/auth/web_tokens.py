@@ -10,7 +10,7 @@ effect immediately. A single token cannot be revoked, so issuers should give tok
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +25,7 @@ from jwt import PyJWK, PyJWTError
 from hrag.host.watched_file import WatchedFile
 from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
 from hrag.server.auth import REFUSAL, Identity, Role, is_tenant_pattern
+from hrag.server.auth.token_claims import check_form
 from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
@@ -82,21 +83,24 @@ class WebTokens:
 
         Raises OSError if the file cannot be read, and ValueError if it is invalid.
         """
-        self._verifier = WatchedFile((path,), lambda: _Verifier(read_jwks(path), policy, clock))
+
+        def parse(contents: Sequence[bytes]) -> _Verifier:
+            return _Verifier(parse_jwks(contents[0]), policy, clock)
+
+        self._verifier = WatchedFile("HRAG_JWT_JWKS_FILE", (path,), parse)
 
     def __call__(self, credential: str) -> Identity:
         """Returns the identity of a valid token, else raises Unauthenticated."""
         return self._verifier()(credential)
 
 
-def read_jwks(path: Path) -> dict[str | None, PyJWK]:
+def parse_jwks(file: bytes) -> dict[str | None, PyJWK]:
     """Returns a dictionary from `kid` (key id) to signing key; skips keys that are not usable.
 
-    Raises OSError if the file cannot be read. Raises ValueError if the file is invalid or has no
-    usable key.
+    `file` is the content of a JWKS file. Raises ValueError if it is invalid or has no usable key.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(file)
     except RecursionError:
         raise ValueError("the file is nested too deep") from None
     listed = document.get("keys") if isinstance(document, dict) else None
@@ -174,6 +178,7 @@ class _Verifier:
             leeway=policy.leeway_s,
             options={"require": required, "enforce_minimum_key_length": True},
         )
+        check_form(token)
         identity = Identity(
             _subject(claims["sub"]),
             _tenants(claims[policy.tenants_claim]),
@@ -192,13 +197,13 @@ class _Verifier:
 def _subject(claim: str) -> str:
     """Returns the subject of a token as printable text, which identifies the caller in logs.
 
-    A subject that is too long is cut, and a digest of the whole subject is appended. So different
-    long subjects remain different.
+    A subject that is too long is cut, and characters that cannot be printed are replaced. In both
+    cases, a digest of the whole subject is appended, so that different subjects remain different.
     """
-    if len(claim) > _MAX_SUBJECT_CHARS:
-        digest = sha256(claim.encode()).hexdigest()
-        claim = f"{claim[:_MAX_SUBJECT_CHARS]}… (sha256 {digest[:16]})"
-    return printable(claim)
+    shown = printable(claim[:_MAX_SUBJECT_CHARS])
+    if shown == claim:
+        return claim
+    return f"{shown}… (sha256 {sha256(claim.encode()).hexdigest()[:16]})"
 
 
 def _tenants(claim: Any) -> frozenset[str]:

@@ -6,16 +6,18 @@ port, a token or a client certificate must be required, or the operator must ack
 
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
 from hrag.host.addresses import is_loopback
+from hrag.host.operator_files import warn_if_readable
 from hrag.host.watched_file import WatchedFile
 from hrag.server.serving.protection import require_acknowledgement
 from hrag.server.serving.tls import server_context
 
+_TOKEN_SETTING = "HRAG_METRICS_TOKEN_FILE"
 _TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
 
 
@@ -52,7 +54,7 @@ def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess
     needs_certificate = access.tls is not None and settings.tls_client_ca_file is not None
     if access.token is None and not needs_certificate:
         require_acknowledgement(
-            f"HRAG_METRICS_TOKEN_FILE is not set, and {address} is reachable from other machines",
+            f"{_TOKEN_SETTING} is not set, and {address} is reachable from other machines",
             "set it",
             "HRAG_INSECURE_METRICS",
             METRICS_WORDS,
@@ -74,16 +76,17 @@ def _open_token(path: Path | None) -> Callable[[], bytes] | None:
     if path is None:
         return None
 
-    def read() -> bytes:
-        token = path.read_bytes().strip()
+    def parse(contents: Sequence[bytes]) -> bytes:
+        warn_if_readable(path)
+        token = contents[0].strip()
         if not _TOKEN.fullmatch(token):
             raise ValueError("a token has 16 to 512 printable ASCII characters and no spaces")
         return token
 
     try:
-        return WatchedFile((path,), read)
+        return WatchedFile(_TOKEN_SETTING, (path,), parse)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"HRAG_METRICS_TOKEN_FILE is {path}: {error}") from None
+        raise SettingsError(f"{_TOKEN_SETTING} is {path}: {error}") from None
 
 
 def _open_tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:

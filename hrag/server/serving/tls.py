@@ -6,8 +6,7 @@ Until they match, the previous certificate and the previous key stay in use.
 """
 
 import ssl
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
@@ -15,6 +14,8 @@ import grpc
 
 from hrag.config import CommonSettings, SettingsError
 from hrag.host import certificates
+from hrag.host.certificates import PemFile
+from hrag.host.operator_files import warn_if_readable
 from hrag.host.watched_file import WatchedFile
 
 Usable = TypeVar("Usable")
@@ -68,12 +69,16 @@ class _CertificateFiles(NamedTuple):
     key: Path
     client_ca: Path | None
 
+    @property
+    def _paths(self) -> Sequence[Path]:
+        return [path for path in self if path is not None]
+
     def credentials(self) -> grpc.ServerCredentials:
         """Returns gRPC's TLS credentials, which read the files again when they change.
 
         With a `client_ca`, clients must present a certificate.
         """
-        watched = self._watched(self._read)
+        watched = self._watched(self._configuration)
         current = watched()
 
         def fetch() -> grpc.ServerCertificateConfiguration:
@@ -94,15 +99,17 @@ class _CertificateFiles(NamedTuple):
 
     def context(self) -> WatchedFile[ssl.SSLContext]:
         """Returns a callable object. Each call of this object returns the current TLS context."""
-        return self._watched(partial(certificates.server_context, *self))
+        return self._watched(self._context)
 
-    def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:
-        return WatchedFile([path for path in self if path is not None], read)
+    def _watched(self, parse: Callable[[Sequence[bytes]], Usable]) -> WatchedFile[Usable]:
+        return WatchedFile("HRAG_TLS_CERT_FILE", self._paths, parse)
 
-    def _read(self) -> grpc.ServerCertificateConfiguration:
-        certificates.check_pair(self.cert, self.key)
-        pair = (self.key.read_bytes(), self.cert.read_bytes())
-        if self.client_ca is None:
-            return grpc.ssl_server_certificate_configuration([pair])
-        certificates.check_authorities(self.client_ca)
-        return grpc.ssl_server_certificate_configuration([pair], self.client_ca.read_bytes())
+    def _context(self, contents: Sequence[bytes]) -> ssl.SSLContext:
+        warn_if_readable(self.key)
+        files = map(PemFile, self._paths, contents)
+        return certificates.server_context(*files)
+
+    def _configuration(self, contents: Sequence[bytes]) -> grpc.ServerCertificateConfiguration:
+        self._context(contents)  # It validates the contents, which gRPC does not do.
+        cert, key, *client_ca = contents
+        return grpc.ssl_server_certificate_configuration([(key, cert)], *client_ca)

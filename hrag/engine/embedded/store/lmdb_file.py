@@ -11,7 +11,7 @@ from typing import Any
 import lmdb
 
 from hrag.engine.embedded.store import location, schema
-from hrag.engine.embedded.store.disk import FULL_DISK
+from hrag.engine.embedded.store.disk import FULL_DISK, no_space
 from hrag.host.private_files import FILE_MODE
 from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailable, TooBusy
 
@@ -56,10 +56,8 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
     except lmdb.Error as error:
         if isinstance(error, _FOREIGN):
             reason = f"{location.DATA} is damaged or no LMDB file ({error}); restore a backup"
-        elif getattr(error, "code", 0) == errno.EACCES:
-            reason = location.explanation(directory, str(error))
         else:
-            reason = str(error)
+            reason = location.explanation(directory, getattr(error, "code", 0), str(error))
         raise StoreUnavailable(f"cannot open the store in {directory}: {reason}") from error
 
 
@@ -99,7 +97,8 @@ def explained(error: lmdb.Error, directory: Path) -> HragError | None:
     """
     code = getattr(error, "code", 0)
     if code in FULL_DISK or isinstance(error, (lmdb.DiskError, lmdb.MapFullError)):
-        return StorageFull(f"the disk of {directory} is full; nothing of this write was stored")
+        problem = no_space(code if code in FULL_DISK else errno.ENOSPC, directory)
+        return StorageFull(f"{problem}; nothing of this write was stored")
     # LMDB also reports EIO when the disk accepted only a part of a write, so the disk may be full.
     if code == errno.EIO:
         return StorageFull(

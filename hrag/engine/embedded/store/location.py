@@ -5,6 +5,7 @@ system two processes could see different bytes in these maps. This module knows 
 contents of files.
 """
 
+import errno
 import os
 import pwd
 import re
@@ -12,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hrag.engine.embedded.store.disk import FULL_DISK
+from hrag.engine.embedded.store.disk import FULL_DISK, no_space
+from hrag.host.file_errors import with_cause
 from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
 DATA = "data.mdb"
@@ -34,6 +36,8 @@ _NETWORK = re.compile(
     "blobfuse2?|curlftpfs|gcsfuse|goofys|juicefs|moosefs|mount-s3|rclone|s3fs|s3ql|seaweedfs"
     ")"
 )
+# The numbers of the errors with which access to a file of another user is refused.
+_DENIED = (errno.EACCES, errno.EPERM)
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -119,18 +123,26 @@ def explained_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in FULL_DISK:
-            raise StorageFull(f"the disk of {directory} is full") from error
+        code = error.errno or 0
+        if code in FULL_DISK:
+            raise StorageFull(no_space(code, directory)) from error
         reason = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        raise StoreUnavailable(explanation(directory, reason)) from error
+        raise StoreUnavailable(explanation(directory, code, reason)) from error
 
 
-def explanation(directory: Path, reason: str) -> str:
+def explanation(directory: Path, code: int, reason: str) -> str:
     """Returns a message that says why the store in `directory` cannot be used.
 
-    If this process may not access one of the store's files, the message names that file and its
-    owner. Otherwise the message contains `reason`.
+    `code` is the number of the error (errno), and `reason` what the operating system says about it.
+    If access was denied because this process may not access one of the store's files, the message
+    names that file and its owner. Otherwise the message contains `reason` and its likely cause.
     """
+    denied = _denied_access(directory) if code in _DENIED else ""
+    return denied or f"cannot use {directory}: {with_cause(reason, code)}"
+
+
+def _denied_access(directory: Path) -> str:
+    """Returns a message about a file that this process may not access; "" if there is none."""
     existing = next(path for path in (directory, *directory.absolute().parents) if _exists(path))
     for path in (existing, *(directory / name for name in FILES)):
         if _exists(path) and not _may_use(path):
@@ -141,7 +153,7 @@ def explanation(directory: Path, reason: str) -> str:
                 f"{_user(os.geteuid())}; run as the owner, or give this user the whole "
                 f"folder {directory}"
             )
-    return f"cannot use {directory}: {reason}"
+    return ""
 
 
 def _exists(path: Path) -> bool:

@@ -1,6 +1,5 @@
 """A tenant has the quota of the settings, which a quota file overrides for its tenants."""
 
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from hrag.config import SettingsError
 from hrag.server.quota_file import Quotas, open_quotas
 from hrag.values.quotas import Quota
 from tests.support.servers.servers import settings
+from tests.support.until import until
 
 DEFAULT = Quota(calls_per_s=5, burst=9, max_bytes=100, max_documents=7)
 
@@ -102,16 +102,15 @@ def test_an_unreadable_file_stops_the_service(path, tmp_path, kind):
 
 
 def test_a_valid_change_of_the_file_is_applied_and_an_invalid_change_is_ignored(path):
-    # This clock advances by one second at each reading, so each call checks the file for changes.
-    seconds = count()
     path.write_text("[acme]\nburst = 1")
-    quotas = Quotas(Quota(), path, lambda: float(next(seconds)))
+    quotas = Quotas(Quota(), path)
     assert quotas("acme").burst == 1
     path.write_text("[acme]\nburst = 22")
-    assert quotas("acme").burst == 22
-    path.write_text("[acme]\nburst = wrong")
+    until(lambda: quotas("acme").burst == 22)
     with capture_logs() as logs:
-        assert quotas("acme").burst == 22
+        path.write_text("[acme]\nburst = wrong")
+        until(lambda: bool(logs))
     assert [line["event"] for line in logs] == ["reload_failed"]
+    assert quotas("acme").burst == 22
     path.write_text("")
-    assert quotas("acme") == Quota()
+    until(lambda: quotas("acme") == Quota())

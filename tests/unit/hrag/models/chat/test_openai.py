@@ -245,6 +245,27 @@ def test_a_timeout_raises_chat_unavailable_without_a_retry(
     assert server.calls == 1
 
 
+@pytest.mark.parametrize("filler", [b": wait\n\n", b"\n", b"event: ping\n\n", b": "])
+@pytest.mark.parametrize("said", [(), (piece("Dogs"),)], ids=["before the text", "in the text"])
+def test_only_events_with_data_extend_the_timeout(
+    said: tuple[bytes, ...], filler: bytes, server: OpenAIServer, model_with: ModelFactory
+) -> None:
+    """Comments and other lines without data would keep an answer alive until its deadline."""
+    server.inject(events(*said, *(filler, 0.05) * 600, piece("", "stop")))
+    with pytest.raises(ChatUnavailable, match=r"sent no data for 0\.2 s"):
+        completed(model_with(timeout_s=0.2))
+    assert server.calls == 1
+
+
+def test_a_reply_whose_events_have_data_may_last_longer_than_the_timeout(
+    server: OpenAIServer, model_with: ModelFactory
+) -> None:
+    """Between the pieces there are comments."""
+    pieces = (b": wait\n\n", 0.2, piece("a"), 0.2) * 6
+    server.inject(events(*pieces, piece("", "stop")))
+    assert completed(model_with(timeout_s=1.0)).text == "a" * 6
+
+
 def test_a_deadline_that_passes_during_the_reply_raises_deadline_exceeded(
     server: OpenAIServer, model: OpenAIChat
 ) -> None:

@@ -204,10 +204,27 @@ def test_a_reply_is_read_up_to_its_limit(
     assert server.calls == 2
 
 
-def test_a_redirect_is_followed_without_reading_its_content(
-    server: OpenAIServer, endpoint: Endpoint
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("read", [read_at_once, read_streamed])
+def test_a_redirect_is_not_followed_and_its_content_is_not_read(
+    read: Read, status: int, server: OpenAIServer, endpoint: Endpoint
 ) -> None:
-    headers = {"Location": f"{server.base_url}/embeddings"}
-    server.inject(lambda reply: replace(SLOW_BYTES(reply), status=307, headers=headers))
-    assert "data" in json.loads(read_at_once(endpoint, Deadline.after(DEADLINE_S)))
-    assert server.calls == 2
+    """Neither the texts nor the key reach the other host. The request is not retried."""
+    with OpenAIServer() as other:
+        headers = {"Location": f"http://user:secret@{other.address}/v1/embeddings?key=secret"}
+        server.inject(lambda reply: replace(SLOW_BYTES(reply), status=status, headers=headers))
+        with pytest.raises(EmbedderRejected) as caught:
+            read(endpoint, Deadline.after(DEADLINE_S))
+        assert f"answered {status}: it redirects to '127.0.0.1'" in caught.value.message
+        assert "secret" not in caught.value.message
+        assert (server.calls, other.calls) == (1, 0)
+
+
+@pytest.mark.parametrize("location", ["/v1/other", "//[", "", "?a", "\xff"])
+def test_a_redirect_to_no_other_host_is_not_followed_either(
+    location: str, server: OpenAIServer, endpoint: Endpoint
+) -> None:
+    server.inject(partial(replace, status=307, headers={"Location": location}))
+    with pytest.raises(EmbedderRejected, match="answered 307"):
+        read_at_once(endpoint, NEVER)
+    assert server.calls == 1

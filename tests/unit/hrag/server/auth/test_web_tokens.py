@@ -10,7 +10,9 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
-from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
+from hypothesis import given
+from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.warnings import InsecureKeyLengthWarning
 from structlog.testing import capture_logs
 
@@ -48,7 +50,9 @@ def test_long_subjects_stay_distinct_and_control_characters_are_escaped(path):
     first, second = (verify(SIGNER.token(sub=f"{'x' * 300}{end}")).credential for end in "ab")
     assert first != second
     assert max(len(first), len(second)) < 300
-    assert "\x1b" not in verify(SIGNER.token(sub="a\x1b[31mb")).credential
+    red, bell = (verify(SIGNER.token(sub=f"a{end}b")).credential for end in ("\x1b", "\x07"))
+    assert "\x1b" not in red
+    assert red != bell
 
 
 def test_claim_names_are_configurable(path):
@@ -66,6 +70,35 @@ def test_claim_names_are_configurable(path):
         {"exp": float("nan")},
         {"exp": float("inf")},
         {"exp": -1},
+        {"exp": "9999999999"},
+        {"exp": True},
+        {"exp": 1e300},
+        {"exp": 10**30},
+        {"exp": [9_999_999_999]},
+        {"exp": {"a": 9_999_999_999}},
+        {"nbf": "1"},
+        {"nbf": False},
+        {"nbf": -1},
+        {"nbf": float("-inf")},
+        {"iat": "1"},
+        {"iat": True},
+        {"iat": -1e300},
+        {"iat": {}},
+        {"sub": ""},
+        {"sub": " \t\u00a0"},
+        {"sub": "\ud800"},
+        {"sub": {}},
+        {"aud": ""},
+        {"aud": [AUDIENCE, 7]},
+        {"aud": {AUDIENCE: 1}},
+        {"iss": ""},
+        {"iss": {"a": ISSUER}},
+        {"tenants": []},
+        {"tenants": {"acme": 1}},
+        {"tenants": "acme,globex"},
+        {"tenants": "x" * 65},
+        {"role": True},
+        {"role": {"a": "read"}},
         {"nbf": time.time() + 100_000},
         {"iat": time.time() + 100_000},
         {"sub": None},
@@ -94,6 +127,107 @@ def test_tokens_with_invalid_claims_are_refused(path, claims):
     ).encode()
     signed = jwt.PyJWS().encode(payload, SIGNER.private, "ES256", {"kid": SIGNER.key_id})
     assert _is_refused(WebTokens(path, POLICY), signed)
+
+
+def _signed(payload: str, header: str = "") -> str:
+    """Returns a token with this JSON as its payload and as its header, with a valid signature."""
+    header = header or f'{{"alg": "ES256", "kid": "{SIGNER.key_id}"}}'
+    parts = [base64.urlsafe_b64encode(part.encode()).rstrip(b"=") for part in (header, payload)]
+    signature = ECAlgorithm(ECAlgorithm.SHA256).sign(b".".join(parts), SIGNER.private)
+    return b".".join((*parts, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode()
+
+
+_PAYLOAD = json.dumps(
+    {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "s",
+        "exp": 9_999_999_999,
+        "tenants": "acme",
+        "role": "read",
+        "extra": {"a": 1},
+    }
+)
+
+
+def test_tokens_whose_json_has_a_name_twice_are_refused(path):
+    """Another reader of the token might use the other one of the two values."""
+    tokens = WebTokens(path, POLICY)
+    assert tokens(_signed(_PAYLOAD)).tenants == {"acme"}
+    for name in ("iss", "aud", "sub", "exp", "tenants", "role", "extra"):
+        valid = json.dumps({name: json.loads(_PAYLOAD)[name]})[1:-1]
+        assert _is_refused(tokens, _signed(f"{_PAYLOAD[:-1]}, {valid}}}"))
+    assert _is_refused(tokens, _signed(_PAYLOAD.replace('"a": 1', '"a": 1, "a": 2')))
+    for header in ('"alg": "ES256", "alg": "ES256"', '"kid": "two", "alg": "ES256"'):
+        assert _is_refused(tokens, _signed(_PAYLOAD, f'{{{header}, "kid": "one"}}'))
+    assert _is_refused(tokens, _signed("[]"))
+    assert _is_refused(tokens, _signed(f"{_PAYLOAD} {{}}"))
+    assert _is_refused(tokens, _signed(_PAYLOAD.replace("9999999999", "9" * 5000)))
+    assert _is_refused(tokens, _signed(_PAYLOAD.replace('{"a": 1}', "[" * 5000 + "]" * 5000)))
+
+
+_TIMES = st.one_of(
+    st.sampled_from([0, 1, time.time() + 900, 2e9, 253_402_300_800, 10**40, 1e300]),
+    st.sampled_from([-1, True, False, "2000000000", "", float("nan"), float("inf"), [], {}]),
+)
+_TEXTS = st.one_of(
+    st.sampled_from([ISSUER, AUDIENCE, "acme", "*", "read", "admin", "", " ", "a/b", "x" * 300]),
+    st.sampled_from([7, True, [], {}, [AUDIENCE], ["acme", "globex"], ["acme", ""], [["a"]]]),
+)
+_CLAIMS = {
+    "iss": ISSUER,
+    "aud": AUDIENCE,
+    "sub": "s",
+    "exp": 2e9,
+    "tenants": "acme",
+    "role": "read",
+}
+
+
+def _is_valid(claims: dict[str, Any], now: float) -> bool:
+    """Says independently of the code which tokens are valid; the leeway is 30 s."""
+
+    def is_time(name: str) -> bool:
+        return type(claims[name]) in (int, float) and 0 <= claims[name] < 253_402_300_800
+
+    tenants = claims["tenants"] if isinstance(claims["tenants"], list) else [claims["tenants"]]
+    return (
+        claims["iss"] == ISSUER
+        and claims["aud"] in (AUDIENCE, [AUDIENCE])
+        and isinstance(claims["sub"], str)
+        and bool(claims["sub"].strip())
+        and is_time("exp")
+        and claims["exp"] > now - 30
+        and all(
+            is_time(name) and claims[name] <= now + 30 for name in claims.keys() & {"nbf", "iat"}
+        )
+        and bool(tenants)
+        and all(tenant in ("acme", "globex", "*", "read", "admin", AUDIENCE) for tenant in tenants)
+        and claims["role"] in ("read", "write", "admin")
+    )
+
+
+_CHANGE = st.tuples(st.sampled_from(("iss", "aud", "sub", "tenants", "role")), _TEXTS) | st.tuples(
+    st.sampled_from(("exp", "nbf", "iat")), _TIMES
+)
+
+
+@given(changes=st.lists(_CHANGE, min_size=1, max_size=2))
+def test_exactly_the_tokens_with_valid_claims_are_accepted(tokens, changes):
+    claims = {**_CLAIMS, **dict(changes)}
+    token = _signed(json.dumps(claims))
+    if _is_refused(tokens, token):
+        assert not _is_valid(claims, time.time())
+        return
+    assert _is_valid(claims, time.time())
+    identity = tokens(token)
+    assert identity.credential.strip()
+    assert identity.tenants
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> WebTokens:
+    return WebTokens(write_jwks(tmp_path_factory.mktemp("keys") / "jwks.json", SIGNER), POLICY)
 
 
 def _unsigned(header: bytes) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, SettingsError
 from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess, open_metrics_access
@@ -81,3 +82,13 @@ def test_an_invalid_metrics_token_is_refused(tmp_path, content):
     assert not content or content.decode("latin-1") not in str(caught.value)
     with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE"):
         open_access("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=tmp_path / "none")
+
+
+@pytest.mark.parametrize(("mode", "is_logged"), [(0o600, False), (0o440, False), (0o644, True)])
+def test_a_token_that_all_users_may_read_is_logged(token_file, mode, is_logged):
+    token_file.chmod(mode)
+    with capture_logs() as logs:
+        open_access("", HRAG_METRICS_TOKEN_FILE=token_file)
+    assert [line["event"] for line in logs] == ["secret_readable"] * is_logged
+    assert TOKEN not in str(logs)
+    assert all(line["remedy"] == f"chmod o= {token_file}" for line in logs)

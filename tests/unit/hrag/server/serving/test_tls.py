@@ -228,3 +228,12 @@ def test_the_error_of_a_client_names_the_invalid_file(authority, tmp_path, field
     with pytest.raises(InvalidArgument, match=re.escape(message)) as caught:
         Client(**{name: files[kind] for name, kind in access.items()})
     assert caught.value.field == field
+
+
+def test_a_private_key_that_all_users_may_read_is_logged(authority):
+    pair = authority.issue()
+    for mode, expected in ((0o640, []), (0o604, [f"chmod o= {pair.key_file}"])):
+        pair.key_file.chmod(mode)
+        with capture_logs() as logs:
+            open_protection(settings(**_files(pair)), "127.0.0.1:0")
+        assert [line["remedy"] for line in logs if line["event"] == "secret_readable"] == expected

@@ -259,11 +259,14 @@ def test_a_full_map_is_reported_as_a_full_disk(tmp_path, monkeypatch):
     store.close()
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EFBIG])
-def test_other_errors_of_writing_to_the_disk_are_reported_as_a_full_disk(store, code):
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [(errno.EIO, "is full or failing"), (errno.EDQUOT, "quota"), (errno.EFBIG, "ulimit -f")],
+)
+def test_other_errors_of_writing_to_the_disk_are_reported_as_a_full_disk(store, code, meaning):
     error = lmdb.Error("mdb_txn_commit")
     error.code = code
-    with pytest.raises(StorageFull, match=r"is full.*nothing of this write was stored"):
+    with pytest.raises(StorageFull, match=f"{meaning}.*nothing of this write was stored"):
         write_and_raise(store, error)
     assert_nothing_was_written(store)
 

@@ -115,7 +115,7 @@ def test_a_file_without_access_is_named_with_its_owner_and_the_processs_user(sha
     shared.chmod(0o777)
     (shared / name).touch(0o000)
     with unprivileged() as uid:
-        message = location.explanation(shared, "Permission denied")
+        message = location.explanation(shared, errno.EACCES, "Permission denied")
     assert message.startswith(f"cannot use {shared / name}: it belongs to ")
     assert f"(uid {os.geteuid()}) with mode 0000, and this process runs as " in message
     assert uid in message.partition("runs as")[2]
@@ -125,15 +125,49 @@ def test_a_file_without_access_is_named_with_its_owner_and_the_processs_user(sha
 def test_a_folder_without_access_is_named_whether_or_not_the_store_exists(shared, name):
     shared.chmod(0o500)
     with unprivileged():
-        message = location.explanation(shared / name, "Permission denied")
+        message = location.explanation(shared / name, errno.EACCES, "Permission denied")
     assert message.startswith(f"cannot use {shared}: it belongs to ")
     assert "with mode 0500" in message
 
 
-def test_another_reason_is_repeated_unchanged(tmp_path):
-    assert (
-        location.explanation(tmp_path, "No such device") == f"cannot use {tmp_path}: No such device"
-    )
+CAUSES = {
+    errno.EROFS: "mounted read-only; mount it writable",
+    errno.EACCES: "",
+    errno.EPERM: "refuses this to the owner too",
+    errno.EMFILE: "ulimit -n",
+    errno.ENFILE: "fs.file-max",
+    errno.ENAMETOOLONG: "longer than the file system allows",
+    errno.ENOTDIR: "is a file, not a folder",
+    errno.EISDIR: "names a folder",
+    errno.ELOOP: "form a loop",
+    errno.EIO: "dmesg",
+    errno.ENODEV: "",
+}
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_an_error_of_the_file_system_is_explained_by_its_number(tmp_path, code):
+    """The process may use the folder, so the message must not send it to the folder's owner."""
+    with pytest.raises(StoreUnavailable) as raised, location.explained_errors(tmp_path):
+        raise OSError(code, os.strerror(code), "a.bin")
+    message = raised.value.message
+    assert message.startswith(f"cannot use {tmp_path}: {os.strerror(code)}: a.bin")
+    assert CAUSES[code] in message
+    assert "run as the owner" not in message
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [
+        (errno.ENOSPC, "the disk of {} is full"),
+        (errno.EDQUOT, "the disk quota of the user of this process is used up in {}"),
+        (errno.EFBIG, "a file in {} is as large as"),
+    ],
+)
+def test_an_error_without_space_is_explained_by_its_number(tmp_path, code, meaning):
+    with pytest.raises(StorageFull) as raised, location.explained_errors(tmp_path):
+        raise OSError(code, os.strerror(code))
+    assert raised.value.message.startswith(meaning.format(tmp_path))
 
 
 def test_a_full_disk_raises_another_error_than_other_failures(tmp_path):

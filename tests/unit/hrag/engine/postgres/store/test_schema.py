@@ -46,6 +46,25 @@ def check(database: PostgresDatabase) -> None:
         check_version(connection)
 
 
+STATE = (
+    """
+    SELECT oid, relname, relkind, xmin FROM pg_class
+    WHERE relnamespace = 'hrag'::regnamespace ORDER BY oid
+    """,
+    """
+    SELECT oid, proname, xmin FROM pg_proc
+    WHERE pronamespace = 'hrag'::regnamespace ORDER BY oid
+    """,
+    "SELECT *, xmin FROM hrag.migrations ORDER BY version",
+)
+
+
+def state_of(database: PostgresDatabase) -> list[object]:
+    """Returns all relations and functions of the store, and which transactions wrote them."""
+    with database.read() as connection:
+        return [connection.execute(statement).fetchall() for statement in STATE]
+
+
 def test_schema_versions_are_numbered_without_gaps() -> None:
     assert [step.version for step in schema.migrations()] == list(range(1, NEWEST + 1))
 
@@ -67,9 +86,11 @@ def test_a_writer_creates_a_store_but_does_not_migrate_one(
     create_or_check(empty)
     create_or_check(empty)
     add_migration(monkeypatch, b"CREATE TABLE hrag.further ()")
+    before = state_of(empty)
     for call in (create_or_check, check):
         with pytest.raises(StoreUnavailable, match="run hrag postgres migrate") as refused:
             call(empty)
+        assert state_of(empty) == before
         assert f"version {NEWEST}, this version of hrag needs {NEWEST + 1}" in str(refused.value)
     assert migrate(empty) == MigrationReport(NEWEST, NEWEST + 1)
     check(empty)
@@ -81,9 +102,11 @@ def test_a_store_of_a_newer_version_is_refused(
     with monkeypatch.context() as newer:
         add_migration(newer, b"CREATE TABLE hrag.further ()")
         migrate(empty)
+    before = state_of(empty)
     for call in (migrate, create_or_check, check):
         with pytest.raises(StoreUnavailable, match="newer version of hrag") as refused:
             call(empty)
+        assert state_of(empty) == before
         assert f"version {NEWEST + 1}" in str(refused.value)
         assert f"supports schema version {NEWEST}" in str(refused.value)
 
