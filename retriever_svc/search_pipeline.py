@@ -24,7 +24,7 @@ from retriever_svc.query_options import check_query
 from retriever_svc.query_vectors import QueryVectors
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
-from retriever_svc.work_limit import EmbeddingWork
+from retriever_svc.work_limit import EmbeddingWork, check_filters
 
 # The maximum size of one encoded error in the reply to a batch, in bytes. The message of an error
 # has at most 1,000 bytes.
@@ -100,7 +100,7 @@ class Search:
         An error in `queries` is returned unchanged. If the result of a query does not fit into the
         reply together with the results of the queries before it, the query's error is
         ReplyTooLarge. Raises InvalidArgument if the batch has no queries or too many queries, and
-        TooLarge if the queries have too much text in total.
+        TooLarge if the queries have too much text, or too large filters, in total.
         """
         check_batch(len(queries))
         work = EmbeddingWork()
@@ -112,7 +112,9 @@ class Search:
             else outcome_of(self._started, query, deadline, work)
             for query in queries
         ]
-        self._embed([run for run in runs if isinstance(run, SearchRun)], deadline)
+        started = [run for run in runs if isinstance(run, SearchRun)]
+        check_filters(run.query.filter for run in started if run.query.filter is not None)
+        self._embed(started, deadline)
         embedding: Stage = ("embed", began, self._clock())
         reply, outcomes = self._reply.after(_ERROR_BYTES * len(queries)), []
         for run in runs:
