@@ -1,9 +1,10 @@
 """Limits the work of one gRPC call. A batch has the same limits as a single search.
 
-The limits are on the text that the call embeds, and on its filters. The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
-is about proportional to this size. So the limit bounds the processor time of a call. It is checked
-before any text is embedded. Texts are counted even if their vectors are cached, so that the same
-call does not succeed or fail depending on the cache.
+The limits are on the text that the call embeds, and on its filters. The size of a text is its
+length in bytes plus TEXT_BYTES. The built-in embedder takes a time that is about proportional to
+this size. So the limit bounds the processor time of a call. It is checked before any text is
+embedded. Texts are counted even if their vectors are cached, so that the same call does not succeed
+or fail depending on the cache.
 """
 
 from collections.abc import Iterable

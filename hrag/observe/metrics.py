@@ -135,6 +135,10 @@ _search_fallbacks = _counter(
     "HYBRID searches that could not use one source: dense or lexical.",
     "missing",
 )
+_removed_citations = _counter(
+    "hrag_answer_citations_removed_total",
+    "Citations removed from answers because a statement or an answer had too many.",
+)
 for _source in ("dense", "lexical"):
     # Creates the series with the value 0. If the first value were 1, Prometheus's `rate` would miss
     # the first increment.
@@ -229,6 +233,11 @@ def call_rejected(method: str, code: str) -> None:
 def search_fallback(missing: str) -> None:
     """Counts a HYBRID search that could not use the source `missing`: `dense` or `lexical`."""
     _search_fallbacks.labels(missing).inc()
+
+
+def citations_removed(count: int) -> None:
+    """Adds citations that were removed from an answer because there were too many."""
+    _removed_citations.inc(count)
 
 
 def search_finished(stages: Iterable[tuple[str, float]]) -> None:

@@ -28,8 +28,8 @@ MAX_FILTER_TERMS = 10_000
 # A filter has at most this many conditions: Match, Range and Exists. Each of them is looked up on
 # its own, and may select every document. A list of values needs only one condition.
 MAX_FILTER_CONDITIONS = 256
-# At most this many conditions of a filter are Range or Exists. Such a condition reads every value of
-# its field within the range, about 2,000 values in 1 ms.
+# At most this many conditions of a filter are Range or Exists. Such a condition reads every value
+# of its field within the range, about 2,000 values in 1 ms.
 MAX_FILTER_RANGES = 32
 
 DOCUMENT_ID = "document_id"

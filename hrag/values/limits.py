@@ -32,10 +32,27 @@ MAX_LIMIT = 100
 DEFAULT_LIMIT = 5
 MAX_CANDIDATES = 10_000
 MAX_BATCH_SEARCHES = 32
+# After this many searches of a batch were refused because their passages do not fit into the reply,
+# its further searches are refused without being run. So the work for refused replies is bounded.
+MAX_BATCH_REFUSALS = 2
+# A request in JSON has at most this many members of objects and elements of arrays, with those of
+# inner ones. Converting so many takes about 0.2 s. A filter of 10,000 values has 20,000 of them,
+# and a document of 30,000 pages has 90,000.
+MAX_JSON_VALUES = 100_000
+# The most levels of objects and arrays. A filter that is nested 16 deep needs 50 levels.
+MAX_JSON_DEPTH = 100
 # One call embeds at most this many bytes of text, for example the queries of a batch or the
 # sentences of leaves. On one core, the built-in embedder reads about 200 KB of prose or 40 KB of
 # random characters per second, so one call needs one core for at most about two seconds.
 MAX_EMBEDDED_BYTES = 64 * 1024
+# A statement of an answer cites at most this many passages, and the statements of an answer have at
+# most so many citations together. Texts with more citations are of no use to a reader. They are
+# written by a model that repeats itself, perhaps because a document leads it.
+MAX_STATEMENT_CITATIONS = 20
+MAX_ANSWER_CITATIONS = 1000
+# The largest text of an answer, in bytes of UTF-8. The longest text that HRAG_ANSWER_MAX_TOKENS
+# allows, 131,072 tokens, has about this size.
+MAX_ANSWER_BYTES = 512 * 1024
 # Each source of a search (the lexical and the vector search) finds this many leaves by default.
 # With 50 leaves instead of 200, recall on the data sets used for development was 0.6 percentage
 # points lower.

@@ -28,9 +28,9 @@ from hrag.values.ids import quoted
 from hrag.wire.common import built
 
 # A filter is refused while it is decoded if its Filter messages and values together are more than
-# this. A valid filter never exceeds this limit: it has at most MAX_FILTER_CONDITIONS conditions, and
-# each condition needs at most MAX_FILTER_DEPTH Filter messages, one for the condition and one for
-# each list in which the condition is nested.
+# this. A valid filter never exceeds this limit: it has at most MAX_FILTER_CONDITIONS conditions,
+# and each condition needs at most MAX_FILTER_DEPTH Filter messages, one for the condition and one
+# for each list in which the condition is nested.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_CONDITIONS + MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 

@@ -50,7 +50,10 @@ def test_documents_are_counted_and_listed_by_filter(client: Client, tenant: str)
     ("filter", "says"),
     [
         (AnyOf((Match("title", ("x",)),) * 257), "257 conditions .* at most 256 are allowed"),
-        (AllOf((Range("metadata.number", above=0),) * 33), "33 conditions .* at most 32 are allowed"),
+        (
+            AllOf((Range("metadata.number", above=0),) * 33),
+            "33 conditions .* at most 32 are allowed",
+        ),
     ],
     ids=["conditions", "ranges"],
 )

@@ -127,11 +127,11 @@ LARGE = {
     "ranges": AnyOf(
         tuple(Range("metadata.number", above=n, below=n + 1.5) for n in range(MAX_FILTER_RANGES))
     ),
-    "wide ranges": AllOf(tuple(Range("metadata.number", above=n) for n in range(MAX_FILTER_RANGES))),
-    "the same range": AnyOf((Exists("metadata.number"),) * MAX_FILTER_RANGES),
-    "pairs": AnyOf(
-        tuple(AllOf((part, _EVEN)) for part in _numbers(MAX_FILTER_CONDITIONS // 2))
+    "wide ranges": AllOf(
+        tuple(Range("metadata.number", above=n) for n in range(MAX_FILTER_RANGES))
     ),
+    "the same range": AnyOf((Exists("metadata.number"),) * MAX_FILTER_RANGES),
+    "pairs": AnyOf(tuple(AllOf((part, _EVEN)) for part in _numbers(MAX_FILTER_CONDITIONS // 2))),
     "refused pairs": AllOf(
         tuple(NoneOf((AllOf((part, _EVEN)),)) for part in _numbers(MAX_FILTER_CONDITIONS // 2))
     ),

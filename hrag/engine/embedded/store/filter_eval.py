@@ -102,9 +102,10 @@ class FilterEvaluation:
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
         """Returns the ordinals of the documents that pass at least one of the filters.
 
-        Ranges that overlap are merged, so none of their terms is read twice. Each other filter returns a set of ordinals. To save memory, the sets are merged into one set
-        whenever they have too many ordinals in total: at first more than `_MERGE_AT`, and later
-        more than `_MERGE_AT` + 2 * n, where n is the size of the set after the last merge.
+        Ranges that overlap are merged, so none of their terms is read twice. Each other filter
+        returns a set of ordinals. To save memory, the sets are merged into one set whenever they
+        have too many ordinals in total: at first more than `_MERGE_AT`, and later more than
+        `_MERGE_AT` + 2 * n, where n is the size of the set after the last merge.
         """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT

@@ -50,6 +50,7 @@ _BY_RANGE = sql.SQL(
 _FROM_ARRAY = sql.SQL("SELECT unnest({})")
 _AS_ARRAY = sql.SQL("SELECT array_agg(DISTINCT ordinal ORDER BY ordinal) FROM ({}) AS passing")
 
+
 @dataclass(frozen=True, slots=True)
 class FilterQuery:
     """An SQL query that returns the column `ordinal` of the documents that pass a filter.
