@@ -31,7 +31,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 
 from hrag.observe.histogram import BatchHistogram
-from hrag.values.errors import HragError
+from hrag.values.errors import HragError, ReplyTooLarge, TooLarge
 
 _log = structlog.get_logger()
 
@@ -109,6 +109,14 @@ _throttled = _counter(
     "Number of times that a streamed document waited for its tenant's rate limit.",
 )
 
+_size_refusals = _counter(
+    "hrag_size_refusals_total",
+    "Requests, filters and replies that were refused because they exceed a limit of their size.",
+    "limit",
+)
+for _limit in ("request", "filter", "reply"):
+    _size_refusals.labels(_limit)
+
 # These instruments are used by the retriever.
 
 _search_stages = BatchHistogram(
@@ -129,15 +137,15 @@ _reranker_texts = _counter("hrag_reranker_texts_total", "Texts sent to the reran
 _reranker_tokens = _counter(
     "hrag_reranker_tokens_total", "Tokens that the reranking endpoint reported."
 )
+_removed_citations = _counter(
+    "hrag_answer_citations_removed_total",
+    "Citations removed from answers because a statement or an answer had too many.",
+)
 
 _search_fallbacks = _counter(
     "hrag_search_fallbacks_total",
     "HYBRID searches that could not use one source: dense or lexical.",
     "missing",
-)
-_removed_citations = _counter(
-    "hrag_answer_citations_removed_total",
-    "Citations removed from answers because a statement or an answer had too many.",
 )
 for _source in ("dense", "lexical"):
     # Creates the series with the value 0. If the first value were 1, Prometheus's `rate` would miss
@@ -228,6 +236,17 @@ def call_finished(method: str, code: str, seconds: float) -> None:
 def call_rejected(method: str, code: str) -> None:
     """Counts a call that was rejected before its handler ran. No duration is recorded."""
     _calls_with(method, code).inc()
+
+
+def size_refused(error: HragError) -> None:
+    """Counts an error that says which limit a request, a filter or a reply exceeds.
+
+    Does nothing for any other error.
+    """
+    if isinstance(error, ReplyTooLarge):
+        _size_refusals.labels("reply").inc()
+    elif isinstance(error, TooLarge):
+        _size_refusals.labels("filter" if error.field == "filter" else "request").inc()
 
 
 def search_fallback(missing: str) -> None:

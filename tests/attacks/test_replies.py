@@ -14,6 +14,7 @@ import pytest
 from hrag.errors import ReplyTooLarge
 from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest
 from hrag.v1 import indexer_pb2, retriever_pb2
+from tests.attacks.observed import processor_s
 from tests.support.servers.openai_server import OpenAIServer
 from tests.support.servers.processes import FAST, Running, running
 
@@ -91,6 +92,22 @@ def test_the_reply_of_a_batch_has_the_limit_of_a_search_and_needs_little_memory(
     reasons = {outcome.error.reason for outcome in reply.outcomes if outcome.HasField("error")}
     assert reasons == {"REPLY_TOO_LARGE"}
     assert peak() - before < 60 * MIB
+
+
+def test_a_batch_of_replies_that_are_too_large_costs_little_more_than_one(
+    services: Running,
+) -> None:
+    """Without a limit, the 32 searches cost about 32 times as much as one."""
+    query = SearchQuery("t", "word", mode=SearchMode.CONTEXT, token_budget=10**6, candidates=10_000)
+
+    def processor_s_of(count: int) -> float:
+        before = processor_s(services.retriever)
+        for outcome in services.client.batch_search([query] * count):
+            assert isinstance(outcome, ReplyTooLarge)
+        return processor_s(services.retriever) - before
+
+    once = sum(processor_s_of(1) for _ in range(4)) / 4
+    assert processor_s_of(32) < 8 * max(once, 0.02)
 
 
 def test_an_answer_whose_passages_are_too_large_is_refused(services: Running) -> None:
