@@ -53,8 +53,8 @@ async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) ->
         call = await _start(exchange, method, request, is_json=True)
         first = await _read_first(call)
         request.state.connection.accept()
-        converted = partial(exchange.converted, request, partial(_event, method))
-        return StreamReply(_events(converted, call, first), EVENTS)
+        to_event = partial(exchange.converted, request, partial(_event, method))
+        return StreamReply(_events(to_event, call, first), EVENTS)
     is_json = media_type == CONNECT_JSON
     try:
         call = await _start(exchange, method, request, is_json=is_json, message_in=only_message)
@@ -62,8 +62,8 @@ async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) ->
         return StreamReply(_error_frames(error), media_type)
     accept = request.state.connection.accept
     write = partial(json_writer.write, method.response)
-    converted: _Convert = partial(exchange.converted, request, write) if is_json else _unchanged
-    return StreamReply(_frames(converted, call, accept), media_type)
+    to_frame: _Convert = partial(exchange.converted, request, write) if is_json else _unchanged
+    return StreamReply(_frames(to_frame, call, accept), media_type)
 
 
 async def _start(exchange: Exchange, method: ServiceMethod, request: Request, **body: Any) -> Any:
