@@ -67,6 +67,7 @@ NAMES = (
     "_climb",
     "_forward",
     "_graph",
+    "_json_scan",
     "_passages",
     "_posting_lists",
     "_postings_writer",

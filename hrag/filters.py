@@ -5,7 +5,9 @@ The module exports the public names of `hrag.values.filters`.
 
 from hrag.values.filters import (
     DOCUMENT_ID,
+    MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
+    MAX_FILTER_RANGES,
     MAX_FILTER_TERMS,
     METADATA,
     SOURCE,
@@ -27,7 +29,9 @@ from hrag.values.filters import (
 
 __all__ = [
     "DOCUMENT_ID",
+    "MAX_FILTER_CONDITIONS",
     "MAX_FILTER_DEPTH",
+    "MAX_FILTER_RANGES",
     "MAX_FILTER_TERMS",
     "METADATA",
     "SOURCE",

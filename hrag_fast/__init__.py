@@ -8,7 +8,8 @@
 * `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
 * `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
-* `JsonSchema` writes encoded messages as JSON.
+* `JsonSchema` writes encoded messages as JSON. `json_size` counts the values of a JSON document
+  before it is parsed.
 * `boundary_ranks` ranks offsets of a text by how well the text can be cut there. The ranks are the
   constants whose names begin with `CUT_`.
 * `sentence_ends` finds the sentences of a text. `matched_sentence` finds the sentence to cite.
@@ -48,6 +49,7 @@ try:
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch, inner_products
+    from hrag_fast._json_scan import json_size
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
@@ -100,6 +102,7 @@ __all__ = [
     "forward_matches",
     "inner_products",
     "inside_word",
+    "json_size",
     "matched_sentence",
     "merged_spans",
     "postings_of",

@@ -11,7 +11,7 @@ from hrag.engine.common.validation import check_leaf_count
 from hrag.values import ids
 from hrag.values.documents import Document
 from hrag.values.errors import TooLarge
-from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
+from hrag.values.limits import MAX_METADATA_BYTES, MAX_TITLE_BYTES, check_metadata_values
 
 MAX_SOURCE_BYTES = 2048
 # The vectors of a document have at most this many bytes, because all its vectors are in memory at
@@ -37,7 +37,7 @@ def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: 
     """Checks the fields that UpdateMetadata can change: metadata and source. Raises TooLarge."""
     _check_size("source", source.encode(), MAX_SOURCE_BYTES)
     _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
-    _check_values(metadata)
+    check_metadata_values(metadata)
 
 
 def check_leaves(count: int, vector_bytes: int) -> None:
@@ -59,23 +59,3 @@ def _check_size(field: str, value: bytes, limit: int) -> None:
     if len(value) > limit:
         problem = f"{field} has {len(value)} bytes; at most {limit} are allowed"
         raise TooLarge(problem, field=field)
-
-
-def _check_values(metadata: Mapping[str, Any]) -> None:
-    count = value_count(metadata)
-    if count > MAX_METADATA_VALUES:
-        problem = f"metadata has {count:,} values; at most {MAX_METADATA_VALUES:,} are allowed"
-        raise TooLarge(problem, field="metadata")
-
-
-def value_count(value: Any) -> int:
-    """Returns the count of JSON values in `value`, at any depth.
-
-    An object inside `value` counts as one value, in addition to the values that the object
-    contains. For a list, only its items are counted, not the list itself.
-    """
-    if isinstance(value, Mapping):
-        return sum(isinstance(item, Mapping) + value_count(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(isinstance(item, Mapping) + value_count(item) for item in value)
-    return 1

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from hrag.values import canonical_json
 from hrag.values.documents import ROOT_KEY
-from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES
+from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, value_count
 from hrag.values.read_report import ReadReport
-from indexer_svc.document_limits import value_count
 from indexer_svc.parsers.parsed_file import without_metadata
 
 # With `ingest_root`, a file could make `hrag ingest --prune` delete its document, or keep it.

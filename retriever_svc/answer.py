@@ -14,8 +14,9 @@ from typing import NoReturn
 
 import structlog
 
-from hrag.models.chat import ChatEnd, ChatModel
+from hrag.models.chat import ChatEnd, ChatModel, Pieces
 from hrag.models.embedding.cache import CachedQueries
+from hrag.observe import metrics
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
@@ -26,7 +27,7 @@ from hrag.values.errors import (
     InvalidArgument,
     TooLarge,
 )
-from hrag.values.limits import MAX_QUERY_BYTES
+from hrag.values.limits import MAX_ANSWER_BYTES, MAX_QUERY_BYTES
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import Passage, SearchMode, SearchQuery
 from retriever_svc.answer_slots import AnswerSlots
@@ -156,7 +157,7 @@ class AnswerPipeline:
         end, error = ChatEnd(FinishReason.FAILED), None
         with closing(self._setup.chat.stream(prompt, request.max_tokens, deadline)) as pieces:
             try:
-                for piece in pieces:
+                for piece in _limited(pieces):
                     if isinstance(piece, ChatEnd):
                         end = piece
                     elif output := marker_filter.feed(piece):
@@ -171,13 +172,17 @@ class AnswerPipeline:
         if remaining_text := marker_filter.finish():
             first_text_us = first_text_us or self._us_since(began)
             yield remaining_text
+        if marker_filter.removed:
+            metrics.citations_removed(marker_filter.removed)
+            _log.warning("answer_citations_removed", count=marker_filter.removed)
         statements = cited_statements(marker_filter.text, marker_filter.markers)
         # Embedding for the citations may use at most half of the call's remaining time. So the last
         # event is sent before the call's deadline even if the embedder does not answer.
         share = deadline.within(min(_EMBEDDING_S, deadline.remaining_s / 2))
         embed = partial(self._sentence_embedder.embed_each, request.tenant_id, deadline=share)
         supported = fitting(citations(marker_filter.text, statements, passages, embed), self._reply)
-        yield self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
+        answer_end = self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
+        yield replace(answer_end, removed_citations=marker_filter.removed)
 
     def _end(
         self,
@@ -201,6 +206,22 @@ class AnswerPipeline:
 
     def _us_since(self, began: float) -> int:
         return round((self._clock() - began) * 1e6)
+
+
+def _limited(pieces: Pieces) -> Iterator[str | ChatEnd]:
+    """Yields the pieces of a model's text, and then its ChatEnd.
+
+    If the text has more than MAX_ANSWER_BYTES bytes, it is cut, and its finish reason is LENGTH.
+    """
+    left_bytes = MAX_ANSWER_BYTES
+    for piece in pieces:
+        encoded = b"" if isinstance(piece, ChatEnd) else piece.encode()
+        if len(encoded) > left_bytes:
+            yield encoded[:left_bytes].decode("utf-8", "ignore")
+            yield ChatEnd(FinishReason.LENGTH)
+            return
+        left_bytes -= len(encoded)
+        yield piece
 
 
 def unconfigured(*_: object) -> NoReturn:

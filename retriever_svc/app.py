@@ -27,17 +27,29 @@ from hrag.server.serving.service_process import (
 )
 from hrag.server.serving.worker_metrics import WorkerMetrics
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
-from hrag.values.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
+from hrag.values.filters import (
+    MAX_FILTER_CONDITIONS,
+    MAX_FILTER_DEPTH,
+    MAX_FILTER_RANGES,
+    MAX_FILTER_TERMS,
+)
 from hrag.values.limits import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
+    MAX_ANSWER_BYTES,
+    MAX_ANSWER_CITATIONS,
+    MAX_BATCH_REFUSALS,
     MAX_BATCH_SEARCHES,
     MAX_CANDIDATES,
     MAX_EMBEDDED_BYTES,
+    MAX_JSON_DEPTH,
+    MAX_JSON_VALUES,
     MAX_LEVELS,
     MAX_LIMIT,
     MAX_METADATA_BYTES,
+    MAX_METADATA_VALUES,
     MAX_QUERY_BYTES,
+    MAX_STATEMENT_CITATIONS,
 )
 from hrag.values.reply_limit import ReplyLimit
 from hrag.values.status import Limits, ServerInfo
@@ -211,6 +223,15 @@ def _server_info(
             concurrent_answers=answer_setup.max_concurrent if answer_setup else 0,
             reply_bytes=settings.max_reply_bytes,
             embedded_bytes=MAX_EMBEDDED_BYTES,
+            filter_conditions=MAX_FILTER_CONDITIONS,
+            filter_ranges=MAX_FILTER_RANGES,
+            statement_citations=MAX_STATEMENT_CITATIONS,
+            answer_citations=MAX_ANSWER_CITATIONS,
+            answer_bytes=MAX_ANSWER_BYTES,
+            metadata_values=MAX_METADATA_VALUES,
+            json_values=MAX_JSON_VALUES,
+            json_depth=MAX_JSON_DEPTH,
+            batch_refusals=MAX_BATCH_REFUSALS,
         ),
         reader=reader.status(),
         chat_model=answer_setup.chat.name if answer_setup else "",

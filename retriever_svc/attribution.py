@@ -5,9 +5,9 @@ compared. If a statement cannot be compared with the sentences, for example beca
 fails, the citation names the whole passage.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 import numpy as np
 
@@ -49,26 +49,40 @@ def citations(
     passage is embedded, the citation names the whole passage.
     """
     statements = [text[item.start : item.end] for item in cited]
-    sentences_of = {item.number: _sentences(passages[item.number - 1].chunk) for item in cited}
-    texts = [statement for statement in statements if statement]
-    texts += [sentence.text for sentences in sentences_of.values() for sentence in sentences]
-    vector_of = _vectors(_first_distinct(texts), embed)
+    texts = _TextsToEmbed()
+    texts.add_all(filter(None, statements))
+    # Only sentences that can be embedded are cut out, because a passage may have very many.
+    sentences_of = {
+        number: list(takewhile(lambda sentence: texts.add(sentence.text), _sentences(chunk)))
+        for number, chunk in _cited_chunks(cited, passages)
+    }
+    vector_of = _vectors(list(texts.distinct), embed)
+    comparisons = {
+        number: _Comparison(sentences, vector_of) for number, sentences in sentences_of.items()
+    }
     return tuple(
         _citation(
             item,
             passages[item.number - 1].chunk,
-            *_best(vector_of, statement, sentences_of[item.number]),
+            *comparisons[item.number].best(statement),
         )
         for item, statement in zip(cited, statements, strict=True)
     )
 
 
-def _sentences(chunk: Chunk) -> list[_Sentence]:
-    """Returns the sentences of a chunk, without the white space around each sentence.
+def _cited_chunks(
+    cited: Sequence[CitedStatement], passages: Sequence[Passage]
+) -> Iterator[tuple[int, Chunk]]:
+    """Yields the number and the chunk of each cited passage once, in order of the citations."""
+    for number in dict.fromkeys(item.number for item in cited):
+        yield number, passages[number - 1].chunk
+
+
+def _sentences(chunk: Chunk) -> Iterator[_Sentence]:
+    """Yields the sentences of a chunk, without the white space around each sentence.
 
     Sentences without a word are left out.
     """
-    sentences = []
     start, start_byte = 0, chunk.span.byte_start
     for end in sentence_ends(chunk.content):
         raw = chunk.content[start:end]
@@ -80,19 +94,33 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
             span = Span(
                 byte_start, byte_start + len(text.encode()), char_start, char_start + len(text)
             )
-            sentences.append(_Sentence(text, span))
+            yield _Sentence(text, span)
         start, start_byte = end, start_byte + len(raw.encode())
-    return sentences
 
 
-def _first_distinct(texts: Sequence[str]) -> list[str]:
-    """Returns the first texts, without duplicates, whose total size is at most MAX_EMBEDDED_BYTES.
+class _TextsToEmbed:
+    """The first texts, without duplicates, whose total size is at most MAX_EMBEDDED_BYTES.
 
-    The order stays the same. The size of a text is its length in bytes plus TEXT_BYTES.
+    The size of a text is its length in bytes plus TEXT_BYTES.
     """
-    distinct = list(dict.fromkeys(texts))
-    sizes = accumulate(len(text.encode()) + TEXT_BYTES for text in distinct)
-    return distinct[: sum(size <= MAX_EMBEDDED_BYTES for size in sizes)]
+
+    def __init__(self) -> None:
+        self.distinct: dict[str, None] = {}
+        self._left_bytes = MAX_EMBEDDED_BYTES
+
+    def add_all(self, texts: Iterable[str]) -> None:
+        """Adds texts in order, until one does not fit."""
+        for _ in takewhile(self.add, texts):
+            pass
+
+    def add(self, text: str) -> bool:
+        """Adds a text; returns False if it does not fit. No further text fits then."""
+        if text not in self.distinct:
+            self._left_bytes -= len(text.encode()) + TEXT_BYTES
+            if self._left_bytes < 0:
+                return False
+            self.distinct[text] = None
+        return True
 
 
 def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
@@ -119,19 +147,28 @@ def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
     }
 
 
-def _best(
-    vector_of: dict[str, Vector], statement: str, sentences: Sequence[_Sentence]
-) -> tuple[Span | None, float | None]:
-    """Returns the span of the sentence that is nearest to the statement, and their cosine.
+class _Comparison:
+    """Compares statements with the sentences of one passage."""
 
-    Returns (None, None) if the statement has no vector, or if no sentence has a vector.
-    """
-    comparable = [sentence for sentence in sentences if sentence.text in vector_of]
-    if statement not in vector_of or not comparable:
-        return None, None
-    scores = np.stack([vector_of[sentence.text] for sentence in comparable]) @ vector_of[statement]
-    best = int(scores.argmax())
-    return comparable[best].span, float(scores[best])
+    def __init__(self, sentences: Sequence[_Sentence], vector_of: dict[str, Vector]) -> None:
+        self._sentences = [sentence for sentence in sentences if sentence.text in vector_of]
+        self._vector_of = vector_of
+        vectors = [vector_of[sentence.text] for sentence in self._sentences]
+        self._matrix = np.stack(vectors) if vectors else None
+        self._best: dict[str, tuple[Span, float]] = {}
+
+    def best(self, statement: str) -> tuple[Span | None, float | None]:
+        """Returns the span of the sentence that is nearest to the statement, and their cosine.
+
+        Returns (None, None) if the statement has no vector, or if no sentence has a vector.
+        """
+        if self._matrix is None or statement not in self._vector_of:
+            return None, None
+        if statement not in self._best:
+            scores = self._matrix @ self._vector_of[statement]
+            best = int(scores.argmax())
+            self._best[statement] = self._sentences[best].span, float(scores[best])
+        return self._best[statement]
 
 
 def _citation(

@@ -6,6 +6,11 @@ delays text only while this text may become a marker. The result does not depend
 cut into pieces. A number that no passage has is removed from its marker. If no number remains in a
 marker, the marker is removed together with the blanks before it.
 
+A text may have very many markers, because a document can lead a model to write nothing else. So a
+statement has at most MAX_STATEMENT_CITATIONS citations, and an answer at most MAX_ANSWER_CITATIONS.
+A citation is one number of one marker. Further numbers are removed like numbers without a passage,
+and counted.
+
 A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
 unchanged. Markers in code between backticks stay unchanged too. Inline code ends at the end of its
 line at the latest. A block of code begins with three or more backticks, and ends at a run of at
@@ -17,16 +22,20 @@ a viewer load a file or link to an unknown host (see `markup_guard`).
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hrag.text.plain_text import plain
 from hrag.text.sentences import has_word, sentence_ends
+from hrag.values.limits import MAX_ANSWER_CITATIONS, MAX_STATEMENT_CITATIONS
 from retriever_svc.markup_guard import MarkupGuard
 
 # A marker has at most this many characters. Longer text in brackets is no marker, because nobody
 # cites so many passages at once.
 MAX_MARKER_CHARS = 64
+
+# At most this many blanks before a possible marker are delayed.
+_MAX_BLANKS = 1024
 
 _CLOSER = {"[": "]", "【": "】"}
 _BLANK = " \t"
@@ -66,7 +75,10 @@ class CitedStatement:
 
 
 class MarkerFilter:
-    """Reads a text in pieces, and removes from its markers the numbers that no passage has."""
+    """Reads a text in pieces, and removes from its markers the numbers that no passage has.
+
+    Also removes the numbers beyond the limits of citations. `removed` counts them.
+    """
 
     def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
         """`passages` is the count of passages, which are numbered from 1.
@@ -85,6 +97,9 @@ class MarkerFilter:
         self._tail = ""  # The last MAX_MARKER_CHARS characters of the output.
         self._length = 0
         self._markers: list[Marker] = []
+        self.removed = 0
+        # The citations of all markers, and of the markers since the last word.
+        self._citations = self._statement_citations = 0
 
     @property
     def text(self) -> str:
@@ -158,6 +173,8 @@ class MarkerFilter:
         if char in _CLOSER:
             self._marker = char
         elif char in _BLANK:
+            if len(self._blanks) == _MAX_BLANKS:
+                self._release()
             self._blanks += char
         else:
             self._release()
@@ -170,25 +187,38 @@ class MarkerFilter:
         if not _ITEMS.fullmatch(inside):
             self._show(blanks + marker)
             return
-        numbers = list(_numbers(inside))
-        known = [number for number in numbers if number <= self._passages]
-        if not known:
+        known, has_unknown = _known_numbers(inside, self._passages)
+        numbers = known[: self._left_citations()]
+        self.removed += len(known) - len(numbers)
+        if not numbers:
             if _OPEN.search(self._tail):
                 # Without a character in place of the removed marker, the text before the marker
                 # and the text after it could together form a marker.
                 self._show(_ELLIPSIS)
             return
         self._show(blanks)
-        shown = marker if known == numbers else marker[0] + ", ".join(map(str, known)) + char
-        self._show(shown)
+        is_changed = has_unknown or len(numbers) < len(known)
+        shown = marker[0] + ", ".join(map(str, numbers)) + char if is_changed else marker
+        self._show(shown, is_marker=True)
         start = self._length - len(shown)
-        self._markers.append(Marker(start, self._length, tuple(dict.fromkeys(known))))
+        self._markers.append(Marker(start, self._length, tuple(numbers)))
+        self._citations += len(numbers)
+        self._statement_citations += len(numbers)
+
+    def _left_citations(self) -> int:
+        """Returns how many more citations the limits allow at this place of the text."""
+        return min(
+            MAX_ANSWER_CITATIONS - self._citations,
+            MAX_STATEMENT_CITATIONS - self._statement_citations,
+        )
 
     def _release(self) -> None:
         self._show(self._blanks + self._marker)
         self._blanks, self._marker = "", ""
 
-    def _show(self, text: str) -> None:
+    def _show(self, text: str, *, is_marker: bool = False) -> None:
+        if not is_marker and has_word(text):
+            self._statement_citations = 0  # The next marker cites another statement.
         in_code = bool(self._code)
         guarded = "".join(
             f" {char}" if self._guard.breaks(char, in_code=in_code) else char for char in text
@@ -199,13 +229,17 @@ class MarkerFilter:
             self._length += len(guarded)
 
 
-def _numbers(inside: str) -> Iterator[int]:
-    """Yields the numbers in a marker, including all numbers of a range.
+def _known_numbers(inside: str, passages: int) -> tuple[list[int], bool]:
+    """Returns the distinct numbers of a marker that a passage has, and True if it has others too.
 
-    A range whose second number is lower than its first number has no numbers.
+    `passages` is the count of passages. A range contains all numbers from its first to its last
+    number. A range whose second number is lower than its first number has no numbers.
     """
-    for first, last in _ITEM.findall(inside):
-        yield from range(int(first), int(last or first) + 1)
+    ranges = [(int(first), int(last or first)) for first, last in _ITEM.findall(inside)]
+    known = dict.fromkeys(
+        number for first, last in ranges for number in range(first, min(last, passages) + 1)
+    )
+    return list(known), any(first <= last > passages for first, last in ranges)
 
 
 def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatement]:
@@ -228,12 +262,11 @@ def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatemen
     for marker in markers:
         at = bisect_right(starts, marker.start)
         after = range(marker.end, starts[at])
-        if _begins_line(text, marker.start) and has_word(text[after.start : after.stop]):
+        begins_line = _begins_line(text, previous_end, marker.start)
+        if begins_line and has_word(text[after.start : after.stop]):
             statement = _trimmed(text, after)
         elif has_word(text[previous_end : marker.start]):
-            statement = _trimmed(
-                text, _last_sentence(text, starts[: at + 1], previous_end, marker.start)
-            )
+            statement = _trimmed(text, _last_sentence(text, starts, at, previous_end, marker.start))
         statements += [
             CitedStatement(statement.start, statement.stop, number) for number in marker.numbers
         ]
@@ -241,20 +274,26 @@ def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatemen
     return statements
 
 
-def _begins_line(text: str, position: int) -> bool:
-    line = text.rfind("\n", 0, position) + 1
-    return _LIST_SIGNS.fullmatch(text, line, position) is not None
+def _begins_line(text: str, previous_end: int, position: int) -> bool:
+    """Returns True if only signs of a list are before a marker at `position` in its line.
+
+    `previous_end` is the end of the previous marker; 0 if there is none.
+    """
+    line = text.rfind("\n", previous_end, position) + 1
+    is_first = line > 0 or previous_end == 0
+    return is_first and _LIST_SIGNS.fullmatch(text, line, position) is not None
 
 
-def _last_sentence(text: str, starts: Sequence[int], begin: int, end: int) -> range:
+def _last_sentence(text: str, starts: Sequence[int], at: int, begin: int, end: int) -> range:
     """Returns the range of the last sentence that has a word between `begin` and `end`.
 
     A sentence is cut at `begin` and `end`. `starts` has the positions at which sentences start,
-    then the end of the last sentence. There must be a word between `begin` and `end`.
+    then the end of the last sentence; the sentence that contains `end` ends at `starts[at]`. There
+    must be a word between `begin` and `end`.
     """
     sentences = (
-        range(max(start, begin), min(stop, end))
-        for start, stop in zip(starts[-2::-1], starts[:0:-1], strict=True)
+        range(max(starts[number - 1], begin), min(starts[number], end))
+        for number in range(at, 0, -1)
     )
     return next(
         sentence for sentence in sentences if has_word(text[sentence.start : sentence.stop])

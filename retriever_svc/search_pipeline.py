@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from hrag.engine import VALUES, Reader
 from hrag.models.embedding import Embedder
 from hrag.models.embedding.cache import CachedQueries
+from hrag.observe import metrics
 from hrag.observe.tracing import Stage
 from hrag.values.deadline import Deadline
-from hrag.values.errors import HragError, outcome_of
-from hrag.values.limits import check_batch
-from hrag.values.reply_limit import SEARCH_ADVICE, UNLIMITED, ReplyLimit
+from hrag.values.errors import HragError, ReplyTooLarge, outcome_of
+from hrag.values.limits import MAX_BATCH_REFUSALS, check_batch
+from hrag.values.reply_limit import SEARCH_ADVICE, SETTING, UNLIMITED, ReplyLimit
 from hrag.values.search import SearchMode, SearchQuery, SearchResult
 from hrag.wire.retriever import encoded_bytes
 from retriever_svc.freshness import require_sequence
@@ -24,11 +25,15 @@ from retriever_svc.query_options import check_query
 from retriever_svc.query_vectors import QueryVectors
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
-from retriever_svc.work_limit import EmbeddingWork
+from retriever_svc.work_limit import EmbeddingWork, check_filters
 
 # The maximum size of one encoded error in the reply to a batch, in bytes. The message of an error
 # has at most 1,000 bytes.
 _ERROR_BYTES = 2048
+_NOT_RUN = (
+    f"this search was not run, because {MAX_BATCH_REFUSALS} searches before it in the batch did "
+    f"not fit into the reply ({SETTING}); send it in another batch, or {SEARCH_ADVICE}"
+)
 
 
 class Search:
@@ -99,8 +104,11 @@ class Search:
 
         An error in `queries` is returned unchanged. If the result of a query does not fit into the
         reply together with the results of the queries before it, the query's error is
-        ReplyTooLarge. Raises InvalidArgument if the batch has no queries or too many queries, and
-        TooLarge if the queries have too much text in total.
+        ReplyTooLarge. After MAX_BATCH_REFUSALS such errors, the further queries are not searched:
+        each gets the error ReplyTooLarge.
+
+        Raises InvalidArgument if the batch has no queries or too many queries, and TooLarge if the
+        queries have too much text, or too large filters, in total.
         """
         check_batch(len(queries))
         work = EmbeddingWork()
@@ -112,12 +120,20 @@ class Search:
             else outcome_of(self._started, query, deadline, work)
             for query in queries
         ]
-        self._embed([run for run in runs if isinstance(run, SearchRun)], deadline)
+        started = [run for run in runs if isinstance(run, SearchRun)]
+        check_filters(run.query.filter for run in started if run.query.filter is not None)
+        self._embed(started, deadline)
         embedding: Stage = ("embed", began, self._clock())
-        reply, outcomes = self._reply.after(_ERROR_BYTES * len(queries)), []
+        reply = self._reply.after(_ERROR_BYTES * len(queries))
+        outcomes: list[SearchResult[bytes] | HragError] = []
+        refusals = 0
         for run in runs:
-            outcome = _outcome(run, reply, embedding)
-            if isinstance(outcome, SearchResult):
+            is_run = refusals < MAX_BATCH_REFUSALS or isinstance(run, HragError)
+            outcome = _outcome(run, reply, embedding) if is_run else ReplyTooLarge(_NOT_RUN)
+            if isinstance(outcome, HragError):
+                metrics.size_refused(outcome)
+                refusals += isinstance(outcome, ReplyTooLarge)
+            else:
                 reply = reply.after(encoded_bytes(outcome))
             outcomes.append(outcome)
         return outcomes

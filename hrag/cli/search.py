@@ -504,6 +504,8 @@ def _answer_summary(end: AnswerEnd) -> Iterator[str]:
     yield end.model
     if end.prompt_tokens:
         yield f"{end.prompt_tokens:,} + {end.completion_tokens:,} tokens"
+    if end.removed_citations:
+        yield f"{end.removed_citations:,} citations too many, removed from the text"
     if end.first_text_us:
         yield f"first text after {duration(end.first_text_us)}"
     if end.total_us:

@@ -72,7 +72,8 @@ async def _serve(exchange: Exchange, request: Request) -> Response:
 async def _start(exchange: Exchange, request: Request, share: Share) -> Any:
     metadata = call_headers.metadata(request)
     raw = await exchange.body(_SEARCH, request, share, metadata)
-    message = await exchange.conversion.of_request(search_request, raw)
+    caller = call_headers.caller_or_address(request)
+    message = await exchange.conversion.of_request(search_request, raw, caller)
     return exchange.services.call(_SEARCH, message, metadata, None)
 
 

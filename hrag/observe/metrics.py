@@ -32,7 +32,7 @@ from prometheus_client.core import Metric
 
 from hrag.host.watched_file import failing_settings
 from hrag.observe.histogram import BatchHistogram
-from hrag.values.errors import HragError
+from hrag.values.errors import HragError, ReplyTooLarge, TooLarge
 
 _log = structlog.get_logger()
 
@@ -110,6 +110,14 @@ _throttled = _counter(
     "Number of times that a streamed document waited for its tenant's rate limit.",
 )
 
+_size_refusals = _counter(
+    "hrag_size_refusals_total",
+    "Requests, filters and replies that were refused because they exceed a limit of their size.",
+    "limit",
+)
+for _limit in ("request", "filter", "reply"):
+    _size_refusals.labels(_limit)
+
 # These instruments are used by the retriever.
 
 _search_stages = BatchHistogram(
@@ -129,6 +137,10 @@ _reranker_seconds = _histogram(
 _reranker_texts = _counter("hrag_reranker_texts_total", "Texts sent to the reranker.")
 _reranker_tokens = _counter(
     "hrag_reranker_tokens_total", "Tokens that the reranking endpoint reported."
+)
+_removed_citations = _counter(
+    "hrag_answer_citations_removed_total",
+    "Citations removed from answers because a statement or an answer had too many.",
 )
 
 _search_fallbacks = _counter(
@@ -231,9 +243,25 @@ def call_rejected(method: str, code: str) -> None:
     _calls_with(method, code).inc()
 
 
+def size_refused(error: HragError) -> None:
+    """Counts an error that says which limit a request, a filter or a reply exceeds.
+
+    Does nothing for any other error.
+    """
+    if isinstance(error, ReplyTooLarge):
+        _size_refusals.labels("reply").inc()
+    elif isinstance(error, TooLarge):
+        _size_refusals.labels("filter" if error.field == "filter" else "request").inc()
+
+
 def search_fallback(missing: str) -> None:
     """Counts a HYBRID search that could not use the source `missing`: `dense` or `lexical`."""
     _search_fallbacks.labels(missing).inc()
+
+
+def citations_removed(count: int) -> None:
+    """Adds citations that were removed from an answer because there were too many."""
+    _removed_citations.inc(count)
 
 
 def search_finished(stages: Iterable[tuple[str, float]]) -> None:

@@ -5,6 +5,9 @@ A draft is a chunk that may become a passage; it represents a group of matched l
 never removed. So a larger token budget chooses all drafts that a smaller budget chooses, and then
 adds more text.
 
+The texts of the chosen drafts are a lower bound of the size of the reply. As soon as the reply
+would be too large, no further draft is read, and an error says so.
+
 Neighbouring chunks may overlap. Text that two drafts have in common is returned only once, except
 if the request allows repeated text. Callers guarantee that no draft of a search lies completely
 inside another draft.
@@ -21,6 +24,7 @@ from typing import NamedTuple
 
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
+from hrag.values.reply_limit import SEARCH_ADVICE, UNLIMITED, ReplyLimit
 from hrag.values.tree import ChunkRecord
 
 NO_LIMIT = sys.maxsize
@@ -73,6 +77,7 @@ def fill_budget(
     *,
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
+    reply: ReplyLimit = UNLIMITED,
 ) -> ChosenDrafts:
     """Returns drafts whose text answers the query best and has at most `token_budget` tokens.
 
@@ -84,6 +89,8 @@ def fill_budget(
     The rest of the budget stays unused. If worse leaves filled this rest, a larger budget would
     return better leaves in their place, and so would lack text that the smaller budget returns. If
     not even one sentence of the best leaf fits, the first words of this leaf are returned.
+
+    Raises ReplyTooLarge if the drafts do not fit into `reply`.
     """
     remaining = iter(candidates)
     best = next(remaining, None)
@@ -96,7 +103,7 @@ def fill_budget(
         cut_last=True,
         max_per_document=max_per_document,
     )
-    chosen = choose_drafts_within_limits(chain([best], remaining), limits, matches)
+    chosen = choose_drafts_within_limits(chain([best], remaining), limits, matches, reply)
     if chosen.drafts:
         return chosen
     record = first_words(best.document, best.record, token_budget)
@@ -104,12 +111,16 @@ def fill_budget(
 
 
 def choose_drafts_within_limits(
-    candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
+    candidates: Iterable[PassageDraft],
+    limits: PassageLimits,
+    matches: MatchedLeaves,
+    reply: ReplyLimit = UNLIMITED,
 ) -> ChosenDrafts:
     """Chooses which drafts become passages, within `limits`.
 
     A draft is a chunk that may become a passage; it represents a group of matched leaves.
-    `candidates` has one draft per group, best group first; only as many are read as needed.
+    `candidates` has one draft per group, best group first; only as many are read as needed. Raises
+    ReplyTooLarge as soon as the chosen drafts do not fit into `reply`.
     """
     passages = _ChosenPassages(limits)
     left_tokens = limits.token_budget or sys.maxsize
@@ -128,6 +139,7 @@ def choose_drafts_within_limits(
         if tokens <= left_tokens:
             left_tokens -= tokens
             passages.add(draft)
+            reply.check(passages.least_bytes, SEARCH_ADVICE)
         else:
             left_out = True
             if limits.cut_last:
@@ -144,18 +156,22 @@ def choose_drafts_within_limits(
 class _Passage:
     """Chosen drafts (chunks) of one document that touch, and so form one passage.
 
-    `token_start` and `token_end` are the range of the document's tokens that the drafts cover.
+    The drafts cover a range of the document's tokens and a range of its bytes.
     """
 
     members: list[PassageDraft]
     token_start: int
     token_end: int
+    byte_start: int
+    byte_end: int
 
     def absorb(self, other: "_Passage") -> None:
         """Adds the drafts (chunks) of another passage to this passage."""
         self.members += other.members
         self.token_start = min(self.token_start, other.token_start)
         self.token_end = max(self.token_end, other.token_end)
+        self.byte_start = min(self.byte_start, other.byte_start)
+        self.byte_end = max(self.byte_end, other.byte_end)
 
     def draft(self) -> PassageDraft:
         """Joins the drafts (chunks) of the passage to one draft.
@@ -186,6 +202,9 @@ class _ChosenPassages:
         self._limits = limits
         self._by_document: defaultdict[str, list[_Passage]] = defaultdict(list)
         self._count = 0
+        # A lower bound of the encoded size of all passages. It grows with each draft. It has the
+        # fields of each document once, because drafts of a document may be joined to one passage.
+        self.least_bytes = 0
 
     @property
     def is_full(self) -> bool:
@@ -223,13 +242,22 @@ class _ChosenPassages:
 
         With `merge_adjacent`, joins it with the passages that it touches.
         """
-        passages = self._by_document[draft.document_id]
-        new = _Passage([draft], draft.record.token_start, draft.record.token_end)
+        passages, record = self._by_document[draft.document_id], draft.record
+        new = _Passage(
+            [draft], record.token_start, record.token_end, record.byte_start, record.byte_end
+        )
         self._count += 1
+        if not passages:
+            self.least_bytes += draft.document.outline.encoded_bytes
         if not self._limits.merge_adjacent:
+            self.least_bytes += draft.content_bytes
             insort(passages, new, key=_token_start)
             return
         touched = self._touched(draft)
+        self.least_bytes += _growth(
+            (record.byte_start, record.byte_end),
+            [(passage.byte_start, passage.byte_end) for passage in passages[touched]],
+        )
         # The passage with the most drafts absorbs the others, so that each draft is moved only a
         # few times.
         passages_to_join = [*passages[touched], new]
@@ -290,11 +318,19 @@ def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | No
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
     """Returns how many tokens a draft (a chunk) adds to the passages that it touches."""
-    if not touching:
-        return draft.record.token_count
-    start = min([draft.record.token_start, *map(_token_start, touching)])
-    end = max([draft.record.token_end, *map(_token_end, touching)])
-    return int(end - start - sum(passage.token_end - passage.token_start for passage in touching))
+    record = draft.record
+    ranges = [(passage.token_start, passage.token_end) for passage in touching]
+    return _growth((record.token_start, record.token_end), ranges)
+
+
+def _growth(new: tuple[int, int], touching: Sequence[tuple[int, int]]) -> int:
+    """Returns how many numbers a new range adds to the ranges that it touches.
+
+    A range has its first number, and the number after its last one.
+    """
+    start = min(first for first, _ in (new, *touching))
+    end = max(after for _, after in (new, *touching))
+    return end - start - sum(after - first for first, after in touching)
 
 
 def _cut(

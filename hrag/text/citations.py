@@ -6,7 +6,9 @@ these. It also says if text was recognised in a picture, because such text may h
 Titles are untrusted. Here they are put on one line, without control characters.
 """
 
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
+from operator import attrgetter
 
 from hrag.text.plain_text import one_line
 from hrag.values.answers import Citation
@@ -16,6 +18,7 @@ from hrag.values.search import ChosenSection
 
 Citable = Chunk | ChosenSection
 
+_CHAR_START = attrgetter("char_start")
 _MINUTE_S, _HOUR_S = 60, 3600
 
 
@@ -49,13 +52,15 @@ def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
 
     Returns (0, 0) if the document has no pages.
     """
-    first = last = chunk.first_page
-    for page in chunk.page_starts:
-        if page.char_start <= span.char_start:
-            first = page.number
-        if page.char_start < max(span.char_end, span.char_start + 1):
-            last = page.number
-    return first, last
+    starts = chunk.page_starts
+    first = bisect_right(starts, span.char_start, key=_CHAR_START)
+    last = bisect_left(starts, max(span.char_end, span.char_start + 1), key=_CHAR_START)
+    return _page_after(chunk, first), _page_after(chunk, last)
+
+
+def _page_after(chunk: Chunk, starts: int) -> int:
+    """Returns the number of the page that begins at the last of the first `starts` page starts."""
+    return chunk.page_starts[starts - 1].number if starts else chunk.first_page
 
 
 def recognised_pages_of(chunk: Chunk, span: Span) -> tuple[int, ...]:

@@ -68,7 +68,9 @@ class AnswerEnd:
     If `finish_reason` is FAILED, `error` is the cause; text that was sent before the failure is
     still valid. Token counts are 0 if the endpoint does not report them. `first_text_us` is the
     time from the start of the call to the first text, and `total_us` is the time to the end of the
-    answer, both in microseconds. `first_text_us` is 0 if there is no text.
+    answer, both in microseconds. `first_text_us` is 0 if there is no text. `removed_citations` is
+    the count of citations that were removed from the text because a statement, or the whole answer,
+    had too many.
     """
 
     finish_reason: FinishReason
@@ -79,6 +81,7 @@ class AnswerEnd:
     completion_tokens: int
     first_text_us: int
     total_us: int
+    removed_citations: int = 0
 
 
 # The events of an answer in their order: one SearchResult, then pieces of text, then one AnswerEnd.

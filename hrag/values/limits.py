@@ -1,6 +1,9 @@
 """The limits and defaults that services and clients share."""
 
-from hrag.values.errors import InvalidArgument
+from collections.abc import Mapping
+from typing import Any
+
+from hrag.values.errors import InvalidArgument, TooLarge
 
 MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply lists all of them.
 # A tree has at most this many levels. If the chunks of level 0 have 256 tokens, and each level's
@@ -32,10 +35,28 @@ MAX_LIMIT = 100
 DEFAULT_LIMIT = 5
 MAX_CANDIDATES = 10_000
 MAX_BATCH_SEARCHES = 32
+# After this many searches of a batch were refused because their passages do not fit into the reply,
+# its further searches are refused without being run. So the work for refused replies is bounded.
+MAX_BATCH_REFUSALS = 2
+# A request in JSON has at most this many members of objects and elements of arrays, with those of
+# inner ones. Converting so many takes about 0.2 s. A filter of 10,000 values has 20,000 of them,
+# and a document of 30,000 pages has 90,000.
+MAX_JSON_VALUES = 100_000
+# A request in JSON has at most this many levels of objects and arrays. A filter that is nested 16
+# deep needs 50 levels.
+MAX_JSON_DEPTH = 128
 # One call embeds at most this many bytes of text, for example the queries of a batch or the
 # sentences of leaves. On one core, the built-in embedder reads about 200 KB of prose or 40 KB of
 # random characters per second, so one call needs one core for at most about two seconds.
 MAX_EMBEDDED_BYTES = 64 * 1024
+# A statement of an answer cites at most this many passages, and the statements of an answer have at
+# most so many citations together. Texts with more citations are of no use to a reader. They are
+# written by a model that repeats itself, perhaps because a document leads it.
+MAX_STATEMENT_CITATIONS = 20
+MAX_ANSWER_CITATIONS = 1000
+# The largest text of an answer, in bytes of UTF-8. The longest text that HRAG_ANSWER_MAX_TOKENS
+# allows, 131,072 tokens, has about this size.
+MAX_ANSWER_BYTES = 512 * 1024
 # Each source of a search (the lexical and the vector search) finds this many leaves by default.
 # With 50 leaves instead of 200, recall on the data sets used for development was 0.6 percentage
 # points lower.
@@ -69,3 +90,24 @@ def check_batch(count: int) -> None:
     if not 1 <= count <= MAX_BATCH_SEARCHES:
         problem = f"searches has {count} entries; it must have 1 to {MAX_BATCH_SEARCHES}"
         raise InvalidArgument(problem, field="searches")
+
+
+def check_metadata_values(metadata: Mapping[str, Any]) -> None:
+    """Raises TooLarge if a document's metadata has more than MAX_METADATA_VALUES values."""
+    count = value_count(metadata)
+    if count > MAX_METADATA_VALUES:
+        problem = f"metadata has {count:,} values; at most {MAX_METADATA_VALUES:,} are allowed"
+        raise TooLarge(problem, field="metadata")
+
+
+def value_count(value: Any) -> int:
+    """Returns the count of JSON values in `value`, at any depth.
+
+    An object inside `value` counts as one value, in addition to the values that the object
+    contains. For a list, only its items are counted, not the list itself.
+    """
+    if isinstance(value, Mapping):
+        return sum(isinstance(item, Mapping) + value_count(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(isinstance(item, Mapping) + value_count(item) for item in value)
+    return 1

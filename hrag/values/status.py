@@ -154,6 +154,15 @@ class Limits:
     concurrent_answers: int
     reply_bytes: int
     embedded_bytes: int
+    filter_conditions: int
+    filter_ranges: int
+    statement_citations: int
+    answer_citations: int
+    answer_bytes: int
+    metadata_values: int
+    json_values: int
+    json_depth: int
+    batch_refusals: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def _end_message(end: AnswerEnd) -> pb.AnswerEnd:
         completion_tokens=end.completion_tokens,
         first_text_us=end.first_text_us,
         total_us=end.total_us,
+        removed_citations=end.removed_citations,
     )
 
 
@@ -91,6 +92,7 @@ def _end_from(message: pb.AnswerEnd) -> AnswerEnd:
         completion_tokens=message.completion_tokens,
         first_text_us=message.first_text_us,
         total_us=message.total_us,
+        removed_citations=message.removed_citations,
     )
 
 

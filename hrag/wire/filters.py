@@ -1,8 +1,7 @@
 """Converts filters to and from the messages of filter.proto, and to and from JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import count
 from typing import Any, TypeVar
 
 from google.protobuf import json_format
@@ -11,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hrag.v1 import filter_pb2 as pb
 from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.filters import (
+    MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
     MAX_FILTER_TERMS,
     AllOf,
@@ -27,11 +27,11 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# A filter is refused while it is decoded if it has more Filter messages than this, or if one of its
-# conditions has more values than this. A valid filter never exceeds this limit: it has at most
-# MAX_FILTER_TERMS conditions, and each condition needs at most MAX_FILTER_DEPTH Filter messages,
-# one for the condition and one for each list in which the condition is nested.
-_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
+# A filter is refused while it is decoded if its Filter messages and values together are more than
+# this. A valid filter never exceeds this limit: it has at most MAX_FILTER_CONDITIONS conditions,
+# and each condition needs at most MAX_FILTER_DEPTH Filter messages, one for the condition and one
+# for each list in which the condition is nested.
+_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_CONDITIONS + MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
 Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
@@ -43,7 +43,7 @@ def filter_from(message: pb.Filter) -> Filter:
     Checks only the form and the size of the message; `hrag.values.filters.check_filter` checks all
     other rules. Raises InvalidArgument or TooLarge.
     """
-    return _filter_from(message, count(1))
+    return _filter_from(message, _Parts())
 
 
 def optional_filter_from(request: Any) -> Filter | None:
@@ -54,13 +54,13 @@ def optional_filter_from(request: Any) -> Filter | None:
     return filter_from(request.filter) if request.HasField("filter") else None
 
 
-def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
+def _filter_from(message: pb.Filter, parts: "_Parts") -> Filter:
     """Returns the filter that a message represents.
 
-    `parts` counts the Filter messages that were decoded so far. Raises TooLarge if there are more
-    Filter messages than a valid filter may have.
+    `parts` counts the Filter messages and the values so far. Raises TooLarge if there are more than
+    a valid filter may have.
     """
-    _check_parts(next(parts))
+    parts.add(1)
     match message.WhichOneof("kind"):
         case "all_of":
             return AllOf(_filters_from(message.all_of, parts))
@@ -69,7 +69,7 @@ def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
         case "none_of":
             return NoneOf(_filters_from(message.none_of, parts))
         case "match":
-            _check_parts(len(message.match.values))
+            parts.add(len(message.match.values))
             values = map(_value_from, message.match.values)
             return Match(message.match.field, tuple(values))
         case "range":
@@ -89,17 +89,26 @@ def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
             )
 
 
-def _filters_from(message: pb.FilterList, parts: Iterator[int]) -> tuple[Filter, ...]:
+def _filters_from(message: pb.FilterList, parts: "_Parts") -> tuple[Filter, ...]:
     return tuple(_filter_from(inner, parts) for inner in message.filters)
 
 
-def _check_parts(count_so_far: int) -> None:
-    if count_so_far > _MAX_PARTS:
-        raise TooLarge(
-            f"filter is too large; at most {MAX_FILTER_TERMS} conditions and values are allowed, "
-            f"nested at most {MAX_FILTER_DEPTH} deep",
-            field="filter",
-        )
+class _Parts:
+    """Counts the Filter messages and the values of a filter while it is decoded."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        """Raises TooLarge if there are now more than a valid filter may have."""
+        self._count += count
+        if self._count > _MAX_PARTS:
+            raise TooLarge(
+                f"filter is too large; at most {MAX_FILTER_CONDITIONS} conditions, and at most "
+                f"{MAX_FILTER_TERMS} conditions and values, are allowed, nested at most "
+                f"{MAX_FILTER_DEPTH} deep",
+                field="filter",
+            )
 
 
 def _value_from(message: pb.FilterValue | pb.RangeBound) -> Any:

@@ -1,5 +1,6 @@
 """Measures how an attack affects a service: health checks, searches, memory and threads."""
 
+import os
 import statistics
 import threading
 import time
@@ -53,6 +54,12 @@ def seconds(call: Callable[[], object]) -> float:
 def memory_bytes(process: Process) -> int:
     """Returns the resident memory of a service."""
     return _status(process, "VmRSS") * 1024
+
+
+def processor_s(process: Process) -> float:
+    """Returns the processor time that a service has used since its start, in seconds."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def threads_of(process: Process) -> int:

@@ -27,6 +27,8 @@ _LIMIT_S = 1.0
 # The most seconds that a test waits, because the machine may be busy.
 _PATIENCE_S = 30
 _CONNECTIONS = 16
+# The most seconds of processor time of four requests, for their client and for the gateway.
+_MAX_PROCESSOR_S = 2.0
 _REQUEST = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 _LIMITS = {
     "HRAG_ARRIVAL_TIMEOUT_S": _LIMIT_S,
@@ -81,6 +83,31 @@ def _read_to_end(connection: socket.socket) -> bytes:
 
 def _serves(gateway: Gateway) -> None:
     assert gateway.post(SEARCH, {}).status == 200
+
+
+# These documents have very many values.
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({f"k{number}": number for number in range(400_000)}, b"at most 100,000 are allowed"),
+        ({f"k{number}": number for number in range(90_000)}, b"at most 1,024 are allowed"),
+        ([[[0] * 100] * 100] * 40, b"at most 100,000 are allowed"),
+    ],
+    ids=["values", "metadata", "lists"],
+)
+def test_very_many_values_are_refused_before_they_are_built(
+    gateway: Gateway, metadata: object, says: bytes
+) -> None:
+    """Each request took over a second of processor time when the values were built first."""
+    document = {"text": "x", "metadata": {"m": metadata}}
+    raw = json.dumps({"tenantId": "t", "document": document}).encode()
+    began = time.process_time()
+    for _ in range(4):
+        reply = gateway.post(INGEST, raw)
+        assert (reply.status, says in reply.body) == (400, True)
+    assert time.process_time() - began < _MAX_PROCESSOR_S
 
 
 # These clients send or read slowly.

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from hrag.errors import ReplyTooLarge
-from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest
+from hrag.types import MAX_BATCH_REFUSALS, Document, SearchMode, SearchQuery, SettingsRequest
 from hrag.v1 import indexer_pb2, retriever_pb2
 from tests.support.servers.openai_server import OpenAIServer
 from tests.support.servers.processes import FAST, Running, running
@@ -91,6 +91,15 @@ def test_the_reply_of_a_batch_has_the_limit_of_a_search_and_needs_little_memory(
     reasons = {outcome.error.reason for outcome in reply.outcomes if outcome.HasField("error")}
     assert reasons == {"REPLY_TOO_LARGE"}
     assert peak() - before < 60 * MIB
+
+
+def test_a_batch_runs_few_searches_whose_replies_are_too_large(services: Running) -> None:
+    query = SearchQuery("t", "word", mode=SearchMode.CONTEXT, token_budget=10**6, candidates=10_000)
+    outcomes = services.client.batch_search([query] * 32)
+    messages = [outcome.message for outcome in outcomes if isinstance(outcome, ReplyTooLarge)]
+    assert len(messages) == 32
+    assert sum("would take at least" in message for message in messages) == MAX_BATCH_REFUSALS
+    assert all(f"{MAX_BATCH_REFUSALS} searches before it" in message for message in messages[2:])
 
 
 def test_an_answer_whose_passages_are_too_large_is_refused(services: Running) -> None:

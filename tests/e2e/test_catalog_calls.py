@@ -1,5 +1,7 @@
 """Documents are counted, changed and deleted by filter, through both services."""
 
+from functools import partial
+
 import pytest
 
 from hrag.client import Client
@@ -8,8 +10,9 @@ from hrag.errors import (
     DocumentChanged,
     DocumentNotFound,
     InvalidArgument,
+    TooLarge,
 )
-from hrag.filters import Exists, Match
+from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, Range
 from hrag.types import Document, DocumentCount, IngestOutcome
 from hrag.v1 import indexer_pb2
 
@@ -41,6 +44,32 @@ def test_documents_are_counted_and_listed_by_filter(client: Client, tenant: str)
     assert caught.value.field == "filter.match.field"
     with pytest.raises(CollectionNotFound):
         client.count_documents(tenant, collection="missing")
+
+
+@pytest.mark.parametrize(
+    ("filter", "says"),
+    [
+        (AnyOf((Match("title", ("x",)),) * 257), "257 conditions .* at most 256 are allowed"),
+        (
+            AllOf((Range("metadata.number", above=0),) * 33),
+            "33 conditions .* at most 32 are allowed",
+        ),
+    ],
+    ids=["conditions", "ranges"],
+)
+def test_the_conditions_of_a_filter_are_limited_in_every_call(
+    client: Client, tenant: str, filter: Filter, says: str
+) -> None:
+    for call in (
+        client.count_documents,
+        client.list_documents,
+        client.delete_documents,
+        partial(client.search, query="dogs"),
+    ):
+        with pytest.raises(TooLarge, match=says) as caught:
+            call(tenant, filter=filter)
+        assert caught.value.field == "filter"
+    assert client.count_documents(tenant).documents == 5
 
 
 def test_documents_that_pass_a_filter_are_deleted(services, client: Client, tenant: str) -> None:

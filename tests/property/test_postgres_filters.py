@@ -13,7 +13,9 @@ from hrag.engine.postgres.store.filter_sql import filter_query, matching_ordinal
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import Cancelled
 from hrag.filters import (
+    MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
+    MAX_FILTER_RANGES,
     MAX_FILTER_TERMS,
     AllOf,
     AnyOf,
@@ -106,6 +108,9 @@ def _numbers(count: int) -> Iterator[Filter]:
         yield Match("metadata.number", (number,))
 
 
+_EVEN = Match("metadata.even", (True,))
+
+
 def _nested(depth: int, width: int, number: int = 1) -> Filter:
     if depth == 1:
         return Match("metadata.number", (number % 100,))
@@ -113,25 +118,25 @@ def _nested(depth: int, width: int, number: int = 1) -> Filter:
     return (AllOf, AnyOf, NoneOf)[depth % 3](inner)
 
 
-HALF = MAX_FILTER_TERMS // 2
 LARGE = {
     "values": Match("metadata.number", tuple(range(MAX_FILTER_TERMS - 1))),
     "ids": Match("document_id", tuple(f"d{n}" for n in range(MAX_FILTER_TERMS - 1))),
-    "any of": AnyOf(tuple(_numbers(HALF))),
-    "all of": AllOf(tuple(_numbers(HALF))),
-    "none of": NoneOf(tuple(_numbers(HALF))),
+    "any of": AnyOf(tuple(_numbers(MAX_FILTER_CONDITIONS))),
+    "all of": AllOf(tuple(_numbers(MAX_FILTER_CONDITIONS))),
+    "none of": NoneOf(tuple(_numbers(MAX_FILTER_CONDITIONS))),
     "ranges": AnyOf(
-        tuple(Range("metadata.number", above=n, below=n + 1.5) for n in range(MAX_FILTER_TERMS))
+        tuple(Range("metadata.number", above=n, below=n + 1.5) for n in range(MAX_FILTER_RANGES))
     ),
-    "the same range": AnyOf((Exists("metadata.number"),) * MAX_FILTER_TERMS),
-    "pairs": AnyOf(
-        tuple(AllOf((part, Exists("metadata.even"))) for part in _numbers(MAX_FILTER_TERMS // 3))
+    "wide ranges": AllOf(
+        tuple(Range("metadata.number", above=n) for n in range(MAX_FILTER_RANGES))
     ),
+    "the same range": AnyOf((Exists("metadata.number"),) * MAX_FILTER_RANGES),
+    "pairs": AnyOf(tuple(AllOf((part, _EVEN)) for part in _numbers(MAX_FILTER_CONDITIONS // 2))),
     "refused pairs": AllOf(
-        tuple(NoneOf((AllOf((part, Exists("title"))),)) for part in _numbers(MAX_FILTER_TERMS // 3))
+        tuple(NoneOf((AllOf((part, _EVEN)),)) for part in _numbers(MAX_FILTER_CONDITIONS // 2))
     ),
     "deep": _nested(MAX_FILTER_DEPTH, 1),
-    "deep and wide": _nested(12, 2),
+    "deep and wide": _nested(9, 2),
 }
 
 
@@ -159,7 +164,7 @@ def test_a_filter_may_name_texts_that_cannot_be_document_ids(writer, hundred):
 
 def test_the_evaluation_of_a_large_filter_ends_when_its_caller_leaves(database, hundred):
     handle, _ = hundred
-    checks = iter([True] * 5)
+    checks = iter([True] * 2)
     deadline = Deadline.after(60, is_waiting=lambda: next(checks, False))
     with database.read() as connection, pytest.raises(Cancelled, match="filtering"):
         matching_ordinals(connection, "t", handle.collection_id, LARGE["pairs"], deadline)

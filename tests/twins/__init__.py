@@ -17,6 +17,7 @@ from tests.twins.ancestor_groups import climb
 from tests.twins.boundaries import boundary_ranks
 from tests.twins.cited_places import matched_sentence, merged_spans
 from tests.twins.graph import Graph, GraphSearch
+from tests.twins.json_scan import json_size
 from tests.twins.postings import Postings, forward_matches, postings_of, write_postings
 from tests.twins.rows import rows_of_documents
 from tests.twins.sentences import sentence_ends
@@ -30,6 +31,7 @@ __all__ = [
     "climb",
     "fold",
     "forward_matches",
+    "json_size",
     "matched_sentence",
     "merged_spans",
     "postings_of",

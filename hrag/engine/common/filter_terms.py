@@ -10,10 +10,10 @@ the keys of its index, an engine may put a prefix before the term.
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from hrag.engine.common.records import DocumentRecord
 from hrag.values.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
@@ -26,6 +26,9 @@ _DIGEST_BYTES = 32
 # A term begins with one byte, the length of the field's name. If this byte is _HASHED_FIELD, the
 # digest of the name follows in place of the name.
 _HASHED_FIELD = 255
+
+TermRange: TypeAlias = tuple[bytes, bytes]
+"""A half-open range of filter terms: its first term, and the first term after the range."""
 
 _FLOAT = struct.Struct(">d")
 _U64 = struct.Struct(">Q")
@@ -72,7 +75,7 @@ def term(prefix: bytes, value: FilterValue) -> bytes:
     return prefix + _typed(value)
 
 
-def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
+def all_terms(prefix: bytes) -> TermRange:
     """Returns the range of keys that contains all filter terms of a field: its start and its end.
 
     The start is included, the end is excluded. `prefix` identifies the field.
@@ -80,7 +83,7 @@ def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
     return prefix, prefix + _ABOVE_TYPES
 
 
-def terms_between(prefix: bytes, bounds: Range) -> tuple[bytes, bytes]:
+def terms_between(prefix: bytes, bounds: Range) -> TermRange:
     """Returns the range of keys that contains the filter terms of all values within `bounds`.
 
     The result is the start of the range, which is included, and its end, which is excluded.
@@ -95,6 +98,19 @@ def terms_between(prefix: bytes, bounds: Range) -> tuple[bytes, bytes]:
     after_start = bounds.above is not None
     after_end = bounds.at_most is not None
     return start + _NEXT * after_start, end + _NEXT * after_end
+
+
+def merged_ranges(ranges: Iterable[TermRange]) -> Iterator[TermRange]:
+    """Yields the union of ranges of terms, in ascending order and without empty ranges."""
+    start, end = b"", b""
+    for first, after in sorted(bounds for bounds in ranges if bounds[0] < bounds[1]):
+        if first > end:
+            if start < end:
+                yield start, end
+            start, end = first, after
+        end = max(end, after)
+    if start < end:
+        yield start, end
 
 
 def terms_of(document: DocumentRecord) -> list[bytes]:

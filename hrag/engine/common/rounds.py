@@ -20,7 +20,6 @@ from hrag.passages.budget import (
     fill_budget,
 )
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
-from hrag.values.reply_limit import SEARCH_ADVICE
 from hrag.values.search import Aggregation, Retrieval, SearchMode
 
 # Each round requests this many times the candidates of the round before. With the factor 4, a
@@ -35,17 +34,8 @@ def choose_drafts(
 
     A draft is a chunk that may become a passage. A group consists of the matched leaves that one
     chunk represents; `matches` has the groups. `drafts` has one draft for each group, best first.
-    Raises ReplyTooLarge if the texts of the chosen drafts together are larger than the reply may
-    be.
+    Raises ReplyTooLarge as soon as the texts of the chosen drafts are larger than the reply may be.
     """
-    chosen = _choose_drafts(request, drafts, matches)
-    request.reply.check(sum(draft.content_bytes for draft in chosen.drafts), SEARCH_ADVICE)
-    return chosen
-
-
-def _choose_drafts(
-    request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
-) -> ChosenDrafts:
     if request.mode is SearchMode.CONTEXT:
         return fill_budget(
             drafts,
@@ -53,6 +43,7 @@ def _choose_drafts(
             matches,
             limit=request.limit,
             max_per_document=request.max_per_document,
+            reply=request.reply,
         )
     limits = PassageLimits(
         request.limit,
@@ -62,7 +53,7 @@ def _choose_drafts(
         request.max_per_document,
         request.keep_overlap,
     )
-    return choose_drafts_within_limits(drafts, limits, matches)
+    return choose_drafts_within_limits(drafts, limits, matches, request.reply)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,16 @@ class Exchange:
             response = await (await start(share))
             request.state.connection.accept()
             share.take(len(response))
-            body = await self.conversion.of_response(convert, response) if convert else response
+            body = await self.converted(request, convert, response) if convert else response
             share.hold(len(body))
             return CountedReply(body, media_type, shares.pop_all())
+
+    async def converted(
+        self, request: Request, convert: Callable[[bytes], bytes], response: bytes
+    ) -> bytes:
+        """Converts a response of a service for the caller of `request` with `convert`."""
+        caller = call_headers.caller_or_address(request)
+        return await self.conversion.of_response(convert, response, caller)
 
     async def started(
         self,
@@ -89,7 +96,8 @@ class Exchange:
         metadata = call_headers.metadata(request)
         message = message_in(await self.body(method, request, share, metadata))
         if is_json:
-            message = await self.conversion.encoded(method.request, message)
+            caller = call_headers.caller_or_address(request)
+            message = await self.conversion.encoded(method.request, message, caller)
         return self.services.call(method, message, metadata, time_left_s())
 
     async def body(

@@ -52,7 +52,8 @@ async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) ->
     parts = body_parts(request)
     await exchange.authorize(request, metadata)
     call = exchange.services.call(method, None, metadata, time_left_s())
-    outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
+    caller = call_headers.caller_or_address(request)
+    outcomes = _Stream(exchange, method, call, caller).outcomes(parts, exchange.share(request))
     # If an error occurs before the first outcome, it is raised here. So the whole reply is this
     # error, with its HTTP status.
     first = await anext(outcomes, b"")
@@ -81,8 +82,9 @@ class _SentLine:
 class _Stream:
     """Reads the lines of one request, and yields the outcomes of the lines in the same order."""
 
-    def __init__(self, exchange: Exchange, method: ServiceMethod, call: Any) -> None:
+    def __init__(self, exchange: Exchange, method: ServiceMethod, call: Any, caller: str) -> None:
         self._exchange = exchange
+        self._caller = caller
         self._method = method
         self._call = call
         # The queue contains the lines whose outcome has not been yielded yet. After the last line
@@ -153,7 +155,8 @@ class _Stream:
     async def _forward(self, line: RequestLine) -> None:
         try:
             raw = line.content()
-            message = await self._exchange.conversion.encoded(self._method.request, raw)
+            conversion = self._exchange.conversion
+            message = await conversion.encoded(self._method.request, raw, self._caller)
         except InvalidArgument as error:
             await self._sent.put(_SentLine(line.number, error))
         else:

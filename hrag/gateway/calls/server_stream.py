@@ -37,6 +37,8 @@ MEDIA_TYPES = (JSON, CONNECT_JSON, CONNECT_PROTO)
 _HEARTBEAT_S = 15.0
 _HEARTBEAT = b": heartbeat\n\n"
 
+_Convert = Callable[[bytes], Awaitable[bytes]]
+
 
 def server_stream_endpoint(
     exchange: Exchange, method: ServiceMethod
@@ -51,14 +53,17 @@ async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) ->
         call = await _start(exchange, method, request, is_json=True)
         first = await _read_first(call)
         request.state.connection.accept()
-        return StreamReply(_events(method, call, first), EVENTS)
+        to_event = partial(exchange.converted, request, partial(_event, method))
+        return StreamReply(_events(to_event, call, first), EVENTS)
     is_json = media_type == CONNECT_JSON
     try:
         call = await _start(exchange, method, request, is_json=is_json, message_in=only_message)
     except (HragError, grpc.aio.AioRpcError) as error:
         return StreamReply(_error_frames(error), media_type)
     accept = request.state.connection.accept
-    return StreamReply(_frames(method, call, accept, is_json=is_json), media_type)
+    write = partial(json_writer.write, method.response)
+    to_frame: _Convert = partial(exchange.converted, request, write) if is_json else _unchanged
+    return StreamReply(_frames(to_frame, call, accept), media_type)
 
 
 async def _start(exchange: Exchange, method: ServiceMethod, request: Request, **body: Any) -> Any:
@@ -82,10 +87,14 @@ async def _error_frames(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 
-async def _frames(
-    method: ServiceMethod, call: Any, accept: Callable[[], None], *, is_json: bool
-) -> Parts:
+async def _unchanged(response: bytes) -> bytes:
+    return response
+
+
+async def _frames(converted: _Convert, call: Any, accept: Callable[[], None]) -> Parts:
     """Yields each response of `call` as a frame of a Connect stream, and then the last frame.
+
+    `converted` converts a response to the content of its frame.
 
     Calls `accept`, which marks the caller as accepted, after each response has arrived: a response
     means that the service has accepted the caller's credential.
@@ -93,7 +102,7 @@ async def _frames(
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
             accept()
-            yield framed(json_writer.write(method.response, response) if is_json else response)
+            yield framed(await converted(response))
         yield end_frame(None)
     except grpc.aio.AioRpcError as error:
         yield end_frame(error_of(error))
@@ -101,15 +110,15 @@ async def _frames(
         call.cancel()
 
 
-async def _events(method: ServiceMethod, call: Any, response: Any) -> Parts:
+async def _events(converted: _Convert, call: Any, response: Any) -> Parts:
     """Yields each response of `call` as a server-sent event, and heartbeats between the events.
 
-    `response` is the first response of the call.
+    `converted` converts a response to an event. `response` is the first response of the call.
     """
     reading: asyncio.Task[Any] | None = None
     try:
         while response is not grpc.aio.EOF:
-            yield _event(method, response)
+            yield await converted(response)
             reading = asyncio.ensure_future(call.read())
             while not (await asyncio.wait({reading}, timeout=_HEARTBEAT_S))[0]:
                 yield _HEARTBEAT

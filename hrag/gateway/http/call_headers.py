@@ -51,6 +51,11 @@ def caller(request: Request) -> str:
     return f"{scheme.lower()} {credential.strip()}".strip()
 
 
+def caller_or_address(request: Request) -> str:
+    """Returns the text that identifies the caller: its credential or, without one, its address."""
+    return caller(request) or (request.client.host if request.client else "")
+
+
 def _require_visible(name: str, value: str) -> str:
     if not (value.isascii() and value.isprintable()):
         raise InvalidArgument(

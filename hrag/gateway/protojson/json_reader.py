@@ -19,9 +19,11 @@ from google.protobuf import struct_pb2, timestamp_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from hrag.values.errors import InvalidArgument
+from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.ids import quoted
+from hrag.values.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES, check_metadata_values
 from hrag.wire.common import struct_message
+from hrag_fast import json_size
 
 BODY = "request"
 """In an error about the whole document, this name stands in place of a field's name."""
@@ -65,7 +67,11 @@ def read(message_class: type[Message], raw: bytes) -> Message:
 
 
 def load(raw: bytes) -> Any:
-    """Returns the values of a JSON document; raises InvalidArgument if it is not valid JSON."""
+    """Returns the values of a JSON document; raises InvalidArgument if it is not valid JSON.
+
+    Raises TooLarge, before a value is built, if the document has too many values or levels.
+    """
+    _check_size(raw)
     try:
         return json.loads(
             raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant
@@ -74,14 +80,21 @@ def load(raw: bytes) -> Any:
         _refuse(f"the body is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}")
     except json.JSONDecodeError as error:
         _refuse(f"the body is not JSON: {error.msg} at byte {_byte_of(error)}")
-    except RecursionError:
-        _refuse(
-            "the body nests objects and arrays too deeply; a message may contain messages only "
-            f"{MAX_DEPTH} deep"
-        )
     # Python raises ValueError for a whole number with more than 4,300 digits.
     except ValueError:
         _refuse("the body has a number with more than 4,300 digits")
+
+
+def _check_size(raw: bytes) -> None:
+    values, depth = json_size(raw)
+    for count, limit, counted in (
+        (values, MAX_JSON_VALUES, "values in objects and arrays"),
+        (depth, MAX_JSON_DEPTH, "levels of objects and arrays"),
+    ):
+        if count > limit:
+            raise TooLarge(
+                f"the body has {count:,} {counted}; at most {limit:,} are allowed", field=BODY
+            )
 
 
 def fill(message: Message, value: Any) -> None:
@@ -317,6 +330,8 @@ def _struct(message: Message, value: Any, path: str, _depth: int) -> None:
     assert isinstance(message, struct_pb2.Struct)
     if type(value) is not dict:
         _wrong_type(path, value, "an object")
+    # A Struct takes much more time and memory than the values from which it is built.
+    check_metadata_values(value)
     message.CopyFrom(struct_message(value))
 
 

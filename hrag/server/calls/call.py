@@ -312,6 +312,7 @@ class ServerCall(PendingCall):
             except TooBusy as refusal:
                 error = refusal
         known = to_hrag_error(self._method.name, error)
+        metrics.size_refused(known)
         _forget_frames(error)
         situation = status_codes.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason

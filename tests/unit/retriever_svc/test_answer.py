@@ -14,6 +14,7 @@ from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.text import tokens
 from hrag.types import (
+    MAX_ANSWER_BYTES,
     Chunk,
     Passage,
     Retrieval,
@@ -44,6 +45,19 @@ class CitingChat:
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Any:
         raise AssertionError("answers are streamed")
+
+
+class EndlessChat(CitingChat):
+    """A chat model that does not stop. It records whether its stream was closed."""
+
+    closed = False
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        try:
+            while True:
+                yield "Hündchen " * 1000
+        finally:
+            self.closed = True
 
 
 class HangingEmbedder(HashEmbedder):
@@ -120,6 +134,16 @@ def test_the_client_gets_exactly_the_passages_that_the_prompt_has_space_for() ->
     assert prompt_passages.count("> Dogs bark.") == len(result.passages)
     assert PASSAGE_TOKENS / 2 < len(tokens.encode(prompt_passages)) <= 1.25 * PASSAGE_TOKENS
     assert text == "Dogs bark [1]."
+
+
+def test_a_text_that_does_not_end_is_cut() -> None:
+    chat = EndlessChat()
+    _, *pieces, end = _pipeline(FakeSearch(_passage()), HashEmbedder(4), chat)(QUERY, NEVER)
+    assert isinstance(end, AnswerEnd)
+    assert (end.finish_reason, end.error) == (FinishReason.LENGTH, None)
+    size = len("".join(map(str, pieces)).encode())
+    assert MAX_ANSWER_BYTES - 4 < size <= MAX_ANSWER_BYTES
+    assert chat.closed
 
 
 def test_a_tenant_may_use_half_of_the_slots_after_another_tenant_has_asked() -> None:

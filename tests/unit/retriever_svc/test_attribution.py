@@ -1,5 +1,6 @@
 """A citation names the sentence of a passage that supports a statement best."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,11 @@ from hrag.errors import EmbedderRejected, EmbedderUnavailable, HragError
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
-from hrag.types import Chunk, PageStart, Passage, Span
+from hrag.types import MAX_EMBEDDED_BYTES, Chunk, PageStart, Passage, Span
 from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.attribution import Embed, citations
 from retriever_svc.markers import CitedStatement
+from retriever_svc.work_limit import TEXT_BYTES
 
 BEFORE = "前面。"  # The text before the passage in its document.
 CONTENT = "狗会叫。 Dogs dig holes.\n\n...\n\nCats sleep all day. "
@@ -152,3 +154,30 @@ def test_a_span_always_lies_in_its_passage(content: str) -> None:
     assert whole.char_start <= span.char_start <= span.char_end <= whole.char_end
     quoted = (BEFORE + content)[span.char_start : span.char_end]
     assert (BEFORE + content).encode()[span.byte_start : span.byte_end].decode() == quoted
+
+
+def test_many_citations_of_a_long_passage_cut_its_sentences_once() -> None:
+    """The time for 32 times as many citations is less than 8 times as long."""
+    passage = _passage("A dog barks at night. " * 3_000)
+
+    def processor_s(count: int) -> float:
+        cited = [CitedStatement(0, 4, 1)] * count
+        began = time.process_time()
+        assert len(citations("Dogs bark.", cited, [passage], _embed(_cache(), NEVER))) == count
+        return time.process_time() - began
+
+    few, many = (min(processor_s(count) for _ in range(3)) for count in (8, 256))
+    assert many < 8 * few
+
+
+def test_only_as_many_sentences_are_cut_out_as_can_be_embedded() -> None:
+    embedded: list[str] = []
+
+    def embed(texts: Sequence[str]) -> Sequence[HragError]:
+        embedded.extend(texts)
+        return [DOWN] * len(texts)
+
+    passage = _passage(" ".join(f"Dog {number} barks." for number in range(10_000)))
+    (citation,) = citations("Dogs", [CitedStatement(0, 4, 1)], [passage], embed)
+    assert citation.score is None
+    assert 500 < len(embedded) <= MAX_EMBEDDED_BYTES // TEXT_BYTES

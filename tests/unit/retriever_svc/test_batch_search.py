@@ -10,7 +10,7 @@ import pytest
 from hrag import errors
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.server.admission.suspension import Suspended
-from hrag.types import Retrieval
+from hrag.types import Retrieval, SearchResult
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER
 from hrag.values.reply_limit import ReplyLimit
@@ -138,6 +138,19 @@ def test_a_batch_of_no_searches_or_of_too_many_is_refused(count: int) -> None:
     with pytest.raises(errors.InvalidArgument, match=f"{count} entries; .* 1 to 32") as caught:
         search_of(FakeSnapshot(["a"])).batch([QUERY] * count, NEVER)
     assert caught.value.field == "searches"
+
+
+def test_a_batch_runs_no_search_after_two_that_do_not_fit_into_the_reply() -> None:
+    snapshot = FakeSnapshot(["a" * 5000])
+    limit = ReplyLimit(_ERROR_BYTES * 8 + 6000)
+    invalid = replace(QUERY, limit=0)
+    outcomes = search_of(snapshot, reply=limit).batch([QUERY] * 7 + [invalid], NEVER)
+    assert isinstance(outcomes[0], SearchResult)
+    assert all(isinstance(outcome, errors.ReplyTooLarge) for outcome in outcomes[1:7])
+    assert len(snapshot.requests) == 3
+    assert "was not run" in outcomes[3].message
+    assert "HRAG_MAX_REPLY_BYTES" in outcomes[3].message
+    assert isinstance(outcomes[7], errors.InvalidArgument)
 
 
 def test_a_batch_is_suspended_before_any_of_its_searches_runs() -> None:

@@ -4,12 +4,14 @@ A marker that stays cites a statement, which is usually the text before the mark
 """
 
 import re
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hrag.types import MAX_ANSWER_CITATIONS, MAX_STATEMENT_CITATIONS
 from retriever_svc.markers import MAX_MARKER_CHARS, Marker, MarkerFilter, cited_statements
 
 PASSAGES = 3
@@ -197,3 +199,42 @@ def test_a_marker_cites_the_statement_before_it_or_at_the_start_of_a_line_after_
     statements = cited_statements(output, markers)
     cited = [(output[item.start : item.end], item.number) for item in statements]
     assert cited == expected
+
+
+# Tests of the limits of citations.
+
+
+def test_a_statement_has_a_limited_number_of_citations() -> None:
+    output, markers = filtered(f"Dogs bark {'[1] ' * 50}and cats sleep [2][1-3].")
+    assert output == f"Dogs bark {'[1] ' * MAX_STATEMENT_CITATIONS}and cats sleep [2][1-3]."
+    assert len(markers) == MAX_STATEMENT_CITATIONS + 2
+    output, markers = filtered("Dogs bark [1-30, 2, 99].", passages=40)
+    assert output == f"Dogs bark [{', '.join(map(str, range(1, 21)))}]."
+    assert [marker.numbers for marker in markers] == [tuple(range(1, 21))]
+
+
+def test_an_answer_has_a_limited_number_of_citations_and_removed_ones_are_counted() -> None:
+    marker_filter = MarkerFilter(PASSAGES)
+    output = marker_filter.feed("Dogs bark [1, 9]. " * (MAX_ANSWER_CITATIONS + 7))
+    assert output.count("[1]") == len(marker_filter.markers) == MAX_ANSWER_CITATIONS
+    assert output.endswith("Dogs bark.")
+    assert marker_filter.removed == 7
+
+
+def test_the_time_for_statements_is_proportional_to_the_markers() -> None:
+    """Eight times as many markers take less than 24 times as long; quadratic steps take 64 times.
+
+    The text has one line, one list of signs and few words, each of which was read for each marker.
+    """
+
+    def processor_s(count: int) -> float:
+        text = "- " * count + "a. " + "[1] . " * count
+        markers = [
+            Marker(match.start(), match.end(), (1,)) for match in re.finditer(r"\[1\]", text)
+        ]
+        began = time.process_time()
+        assert len(cited_statements(text, markers)) == count
+        return time.process_time() - began
+
+    small, large = (min(processor_s(count) for _ in range(3)) for count in (2_000, 16_000))
+    assert large < 24 * small

@@ -9,12 +9,19 @@ only of NoneOf conditions reads the ordinals of all documents.
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
-from typing import Any, NoReturn, TypeAlias
+from itertools import chain, starmap
+from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.common.filter_terms import all_terms, term, terms_between
+from hrag.engine.common.filter_terms import (
+    TermRange,
+    all_terms,
+    merged_ranges,
+    term,
+    terms_between,
+)
 from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
 from hrag.engine.embedded.store.metadata_terms import field_prefix, ordinals_of_entries, term_seed
 from hrag.engine.embedded.store.owners import document_owner
@@ -76,8 +83,11 @@ class FilterEvaluation:
                 return difference(self._all_documents(), self._any(inner))
             case Match() | Exists() if filter.field == DOCUMENT_ID:
                 return self._by_id(filter)
-            case Match() | Range() | Exists():
-                return self._by_term(filter)
+            case Match():
+                prefix = field_prefix(self._collection, filter.field)
+                return self._with_any_term({term(prefix, value) for value in filter.values})
+            case Range() | Exists():
+                return self._with_term_between(*self._range_of(filter))
 
     def _all(self, filters: Sequence[Filter]) -> Ordinals:
         positive = [condition for condition in filters if not isinstance(condition, NoneOf)]
@@ -92,14 +102,18 @@ class FilterEvaluation:
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
         """Returns the ordinals of the documents that pass at least one of the filters.
 
-        Each filter returns a set of ordinals. To save memory, the sets are merged into one set
-        whenever they have too many ordinals in total: at first more than `_MERGE_AT`, and later
-        more than `_MERGE_AT` + 2 * n, where n is the size of the set after the last merge.
+        Ranges that overlap are merged, so none of their terms is read twice. Each other filter
+        returns a set of ordinals. To save memory, the sets are merged into one set whenever they
+        have too many ordinals in total: at first more than `_MERGE_AT`, and later more than
+        `_MERGE_AT` + 2 * n, where n is the size of the set after the last merge.
         """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT
-        for condition in filters:
-            sets.append(self.select(condition))
+        ranges = [self._range_of(inner) for inner in filters if _is_range(inner)]
+        others = (self.select(inner) for inner in filters if not _is_range(inner))
+        merged = starmap(self._with_term_between, merged_ranges(ranges))
+        for ordinals in chain(merged, others):
+            sets.append(ordinals)
             size += len(sets[-1])
             if size > bound:
                 sets = [union(sets)]
@@ -119,15 +133,9 @@ class FilterEvaluation:
                     ordinals.append(ordinal)
         return np.array(sorted(ordinals), np.uint64)
 
-    def _by_term(self, filter: Match | Range | Exists) -> Ordinals:
+    def _range_of(self, filter: Range | Exists) -> TermRange:
         prefix = field_prefix(self._collection, filter.field)
-        match filter:
-            case Match():
-                return self._with_any_term({term(prefix, value) for value in filter.values})
-            case Range():
-                return self._with_term_between(*terms_between(prefix, filter))
-            case Exists():
-                return self._with_term_between(*all_terms(prefix))
+        return terms_between(prefix, filter) if isinstance(filter, Range) else all_terms(prefix)
 
     def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
         """Returns the ordinals of the documents that have a term from `start` up to `end`.
@@ -136,6 +144,7 @@ class FilterEvaluation:
         term. The entries of all terms with a single entry are verified together in one numpy array,
         which is faster than to verify them one after another.
         """
+        self._deadline.check("filtering")
         single_entries, seeds, shared_terms = bytearray(), array("Q"), []
         with self._txn.terms.cursor() as cursor:
             if not cursor.set_range(start):
@@ -207,3 +216,8 @@ class FilterEvaluation:
             f"a filter value of {' or '.join(sorted(names)) or 'an unknown document'} is damaged; "
             "to write it again, ingest the document again or run `hrag check --repair`"
         )
+
+
+def _is_range(filter: Filter) -> TypeGuard[Range | Exists]:
+    """Returns True if a condition is true for the documents that have a term within a range."""
+    return isinstance(filter, Range) or (isinstance(filter, Exists) and filter.field != DOCUMENT_ID)

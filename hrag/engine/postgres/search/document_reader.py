@@ -27,6 +27,10 @@ _BLOCK_BYTES = 8 << 10
 # This many bytes before and after a chunk are read with it, because sentences may begin or end
 # outside of the chunk.
 _AROUND_BYTES = 4 << 10
+# The statement that finds the best groups reads a chunk's text, with the text around it, only if it
+# has at most this many bytes. So the statement never sends much more than a reply may contain. A
+# longer text is read later, when it is known that it fits into the reply.
+_AHEAD_BYTES = _WHOLE_BYTES
 # One statement reads at most this many documents.
 _MAX_DOCUMENTS = 32
 
@@ -46,7 +50,8 @@ coalesce(((bounds >> 32)::integer + {_AROUND_BYTES + _BLOCK_BYTES - 1}) / {_BLOC
 """
 DOCUMENT_COLUMNS = f"""
 chunks.ordinal, record, tree, size_bytes, {_FIRST_BYTE},
-CASE WHEN {{has_text}} THEN substring(body FROM {_FIRST_BYTE} + 1 FOR {_PART_BYTES}) END
+CASE WHEN {{has_text}} AND {_PART_BYTES} <= {_AHEAD_BYTES}
+  THEN substring(body FROM {_FIRST_BYTE} + 1 FOR {_PART_BYTES}) END
 """
 """The columns of DOCUMENTS_OF_CHUNKS that are the parameters of `PostgresDocuments.add`."""
 # BETWEEN and ORDER BY make PostgreSQL always use the index of ordinals. With `ordinal = ...`,
@@ -256,10 +261,11 @@ class PostgresDocuments:
             if part is not None:
                 row.parts.append((start, part))
 
-    def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
+    def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]], max_bytes: int) -> None:
         """Reads the texts of chunks, and the text around them, in one statement.
 
-        Skips a chunk if its document was neither read nor added before.
+        Skips a chunk if its document was neither read nor added before. Skips the last chunks if
+        the texts of all chunks have more than `max_bytes`, because they do not fit into the reply.
         """
         missing: list[tuple[int, _Part]] = []
         for ordinal, position in chunks:
@@ -269,6 +275,9 @@ class PostgresDocuments:
             if stored.long is None:
                 continue
             record = stored.text.tree.record(*position)
+            max_bytes -= record.byte_end - record.byte_start
+            if max_bytes < 0:
+                break
             start = max(record.byte_start - _AROUND_BYTES, 0)
             part = stored.long.missing(start, record.byte_end + _AROUND_BYTES)
             if part is not None:

@@ -140,7 +140,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         count = expected_passages(request, self.settings)
         self._documents.expect(ordinals, count)
         positions = map(groups.position, groups.keys[:count])
-        self._documents.read_ahead(zip(ordinals, positions, strict=False))
+        self._documents.read_ahead(zip(ordinals, positions, strict=False), request.reply.left_bytes)
 
     def _first_round(
         self, request: FindRequest, ranker: Ranker, read: Read[P]

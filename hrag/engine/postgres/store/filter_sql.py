@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 from psycopg import sql
 
-from hrag.engine.common.filter_terms import all_terms, field_prefix, term, terms_between
+from hrag.engine.common.filter_terms import (
+    TermRange,
+    all_terms,
+    field_prefix,
+    merged_ranges,
+    term,
+    terms_between,
+)
 from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
 from hrag.engine.postgres.store.arrays import bigints, bigints_in, binaries, texts
 from hrag.engine.postgres.store.connection import Connection
@@ -43,9 +50,6 @@ _BY_RANGE = sql.SQL(
 _FROM_ARRAY = sql.SQL("SELECT unnest({})")
 _AS_ARRAY = sql.SQL("SELECT array_agg(DISTINCT ordinal ORDER BY ordinal) FROM ({}) AS passing")
 
-_TermRange = tuple[bytes, bytes]
-"""A half-open range of filter terms: its first term, and the first term after the range."""
-
 
 @dataclass(frozen=True, slots=True)
 class FilterQuery:
@@ -68,7 +72,7 @@ class _Disjunction:
     """
 
     terms: tuple[bytes, ...] = ()
-    ranges: tuple[_TermRange, ...] = ()
+    ranges: tuple[TermRange, ...] = ()
     ids: tuple[str, ...] = ()
     all_documents: bool = False
     conjunctions: tuple["_Conjunction", ...] = ()
@@ -218,7 +222,7 @@ def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]
 
 def _parse_any(filters: Iterable[Filter]) -> _Disjunction:
     terms: set[bytes] = set()
-    ranges: list[_TermRange] = []
+    ranges: list[TermRange] = []
     ids: set[str] = set()
     conjunctions: list[_Conjunction] = []
     all_documents = False
@@ -239,14 +243,14 @@ def _parse_any(filters: Iterable[Filter]) -> _Disjunction:
                 ranges.append(terms_between(field_prefix(filter.field), filter))
             case Exists(field):
                 ranges.append(all_terms(field_prefix(field)))
-    merged_ranges = tuple(_merge_ranges(ranges))
-    simple_count = bool(terms) + bool(merged_ranges) + bool(ids) + all_documents
+    merged = tuple(merged_ranges(ranges))
+    simple_count = bool(terms) + bool(merged) + bool(ids) + all_documents
     select_count = max(
         1, simple_count + sum(conjunction.select_count for conjunction in conjunctions)
     )
     return _Disjunction(
         tuple(sorted(terms)),
-        merged_ranges,
+        merged,
         tuple(sorted(ids)),
         all_documents,
         tuple(conjunctions),
@@ -276,19 +280,6 @@ def _parse_all(filters: Iterable[Filter]) -> _Conjunction:
     return _Conjunction(
         tuple(required), excluded, select_count + (excluded.select_count if excluded else 0)
     )
-
-
-def _merge_ranges(ranges: Iterable[_TermRange]) -> Iterator[_TermRange]:
-    """Yields the union of half-open ranges, in ascending order and without empty ranges."""
-    start, end = b"", b""
-    for first, after in sorted(bounds for bounds in ranges if bounds[0] < bounds[1]):
-        if first > end:
-            if start < end:
-                yield start, end
-            start, end = first, after
-        end = max(end, after)
-    if start < end:
-        yield start, end
 
 
 # The functions below translate conditions to queries.

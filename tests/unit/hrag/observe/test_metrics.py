@@ -10,7 +10,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
 from hrag.engine import DocumentSummaries, Summary
-from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, StoreUnavailable
+from hrag.errors import (
+    ChatUnavailable,
+    EmbedderRejected,
+    InvalidArgument,
+    ReplyTooLarge,
+    ServiceUnavailable,
+    StoreUnavailable,
+    TooLarge,
+)
 from hrag.models.chat import ChatEnd, Completion
 from hrag.models.chat.instrumented_chat import InstrumentedChat
 from hrag.models.embedding.instrumented_embedder import InstrumentedEmbedder
@@ -246,3 +254,23 @@ def test_worker_metrics_have_one_label_value_per_serving_worker():
     assert [scrape.value(loaded, worker=str(n)) for n in (0, 1)] == [5, 7]
     assert {sample.labels["worker"] for sample in scrape[loaded].samples} == {"0", "1"}
     assert (scrape.value("hrag_workers"), scrape.value("hrag_workers_serving")) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "limit"),
+    [
+        (ReplyTooLarge("no"), "reply"),
+        (TooLarge("no", field="filter"), "filter"),
+        (TooLarge("no", field="text"), "request"),
+    ],
+)
+def test_an_error_about_a_size_is_counted_by_what_is_too_large(error, limit):
+    series = "hrag_size_refusals_total"
+    assert increase(series, lambda: metrics.size_refused(error), limit=limit) == 1
+    other = InvalidArgument("no", field="filter")
+    assert increase(series, lambda: metrics.size_refused(other), limit=limit) == 0
+
+
+def test_citations_that_are_removed_from_an_answer_are_counted():
+    series = "hrag_answer_citations_removed_total"
+    assert increase(series, lambda: metrics.citations_removed(3)) == 3

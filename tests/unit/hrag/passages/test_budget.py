@@ -6,12 +6,14 @@ from itertools import permutations
 
 import pytest
 
+from hrag.errors import ReplyTooLarge
 from hrag.passages.budget import NO_LIMIT, PassageLimits, choose_drafts_within_limits, fill_budget
 from hrag.passages.cited_place import CitedPlace
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan, TreeSettings
+from hrag.values.reply_limit import ReplyLimit
 from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
 from tests.support.documents.fakes import prepared, sentences
@@ -69,6 +71,28 @@ def test_no_more_drafts_are_read_than_the_limit():
     chosen = choose_drafts_within_limits(drafts(), PassageLimits(2), Matches(range(0, 10, 2)))
     assert indexes(chosen.drafts) == [[0], [2]]
     assert (read, chosen.considered, chosen.left_out) == ([0, 1], 2, False)
+
+
+@pytest.mark.parametrize("merge_adjacent", [False, True])
+def test_no_more_drafts_are_read_than_fit_into_the_reply(merge_adjacent):
+    read = []
+    leaves = range(0, DOCUMENT.tree.counts[0], 2)
+
+    def drafts():
+        for group, leaf in enumerate(leaves):
+            read.append(group)
+            yield PassageDraft.of(DOCUMENT, (0, leaf), group)
+
+    sizes = [draft.content_bytes for draft in drafts()][:3]
+    read.clear()
+    limits = PassageLimits(NO_LIMIT, merge_adjacent=merge_adjacent)
+    reply = ReplyLimit(sum(sizes) + DOCUMENT.outline.encoded_bytes - 1)
+    with pytest.raises(ReplyTooLarge, match=f"at least {reply.max_bytes + 1:,} bytes"):
+        choose_drafts_within_limits(drafts(), limits, Matches(leaves), reply)
+    assert read == [0, 1, 2]
+    enough = ReplyLimit(len(DOCUMENT.text) + DOCUMENT.outline.encoded_bytes)
+    chosen = choose_drafts_within_limits(drafts(), limits, Matches(leaves), enough)
+    assert chosen.considered == len(leaves)
 
 
 def test_a_draft_that_does_not_fit_the_budget_is_skipped():

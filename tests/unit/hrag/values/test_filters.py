@@ -7,6 +7,8 @@ import pytest
 
 from hrag.errors import HragError, InvalidArgument, TooLarge
 from hrag.filters import (
+    MAX_FILTER_CONDITIONS,
+    MAX_FILTER_RANGES,
     MAX_FILTER_TERMS,
     AllOf,
     AnyOf,
@@ -19,7 +21,8 @@ from hrag.filters import (
     timestamp_of,
 )
 
-TITLE = Exists("title")
+TITLE = Match("title", ("x",))
+AGES = Range("metadata.age", above=1)
 
 
 def nested_filter(depth: int) -> Filter:
@@ -40,6 +43,8 @@ def nested_filter(depth: int) -> Filter:
         Range("metadata.a", above=datetime(2026, 1, 1), at_most=datetime(2025, 1, 1, tzinfo=UTC)),
         nested_filter(16),
         Match("source", ("x",) * (MAX_FILTER_TERMS - 1)),
+        AnyOf((TITLE,) * MAX_FILTER_CONDITIONS),
+        AllOf((AGES,) * MAX_FILTER_RANGES),
     ],
 )
 def test_valid_filters_are_allowed(filter):
@@ -80,7 +85,9 @@ def test_the_refusal_of_an_invalid_filter_names_the_field(filter, field, message
         (nested_filter(17), "nested over 16 deep"),
         (nested_filter(900), "nested over 16 deep"),
         (Match("source", ("x",) * MAX_FILTER_TERMS), "10001 conditions and values"),
-        (AnyOf((TITLE,) * (MAX_FILTER_TERMS + 1)), "10001 conditions and values"),
+        (AnyOf((TITLE,) * (MAX_FILTER_CONDITIONS + 1)), r"257 conditions .*at most 256 are"),
+        (AnyOf((AGES,) * (MAX_FILTER_RANGES + 1)), r"33 conditions .*range .*at most 32 are"),
+        (NoneOf((Exists("title"),) * (MAX_FILTER_RANGES + 1)), "33 conditions"),
     ],
 )
 def test_the_refusal_of_a_filter_that_is_too_large_names_the_limit(filter, message):

@@ -7,7 +7,14 @@ import pytest
 from google.protobuf import struct_pb2
 
 from hrag.errors import TooLarge
-from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS, AnyOf, Match, check_filter
+from hrag.filters import (
+    MAX_FILTER_CONDITIONS,
+    MAX_FILTER_DEPTH,
+    MAX_FILTER_TERMS,
+    AnyOf,
+    Match,
+    check_filter,
+)
 from hrag.types import MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import types_pb2 as tpb
@@ -26,7 +33,8 @@ def _metadata_with_list_of(count: int) -> struct_pb2.Struct:
 
 
 # A filter message may contain this count of conditions, lists of conditions, and values.
-_MAX_FILTER_ENTRIES = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
+_MAX_FILTER_ENTRIES = MAX_FILTER_DEPTH * MAX_FILTER_CONDITIONS + MAX_FILTER_TERMS
+_HALF = _MAX_FILTER_ENTRIES // 2
 
 
 @pytest.mark.parametrize(
@@ -37,6 +45,18 @@ _MAX_FILTER_ENTRIES = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
             filter_from,
             fpb.Filter(
                 match={"field": "title", "values": [{"text": ""}] * (_MAX_FILTER_ENTRIES + 1)}
+            ),
+            "filter",
+        ),
+        (
+            filter_from,
+            fpb.Filter(
+                any_of={
+                    "filters": [
+                        {"match": {"field": "title", "values": [{"text": ""}] * _HALF}},
+                        {"match": {"field": "title", "values": [{"text": ""}] * _HALF}},
+                    ]
+                }
             ),
             "filter",
         ),
@@ -56,7 +76,7 @@ _MAX_FILTER_ENTRIES = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
             "level_sizes",
         ),
     ],
-    ids=["conditions", "values", "pages", "metadata", "levels"],
+    ids=["conditions", "values", "values of two", "pages", "metadata", "levels"],
 )
 def test_a_message_with_too_many_entries_is_refused(
     read: Callable[[Any], Any], message: Any, field: str
@@ -71,7 +91,8 @@ def test_the_largest_allowed_filter_is_accepted() -> None:
     inner: Any = Match("title", ("x",))
     for _ in range(MAX_FILTER_DEPTH - 2):
         inner = AnyOf((inner,))
-    largest = AnyOf((inner,) * (MAX_FILTER_TERMS // 2))
+    values = MAX_FILTER_TERMS - 2 * (MAX_FILTER_CONDITIONS - 1) - 1
+    largest = AnyOf((inner,) * (MAX_FILTER_CONDITIONS - 1) + (Match("source", ("x",) * values),))
     check_filter(largest)
     assert filter_from(filter_message(largest)) == largest
 

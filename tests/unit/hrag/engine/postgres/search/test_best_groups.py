@@ -18,9 +18,11 @@ from hrag.engine.postgres.search import best_groups, snapshot
 from hrag.engine.postgres.search.best_groups import expected_passages
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.connection import Cursor
+from hrag.errors import ReplyTooLarge
 from hrag.filters import Range
 from hrag.types import Aggregation, FusionMethod, Passage, Retrieval, SearchMode, TreeSettings
-from tests.support.documents.fakes import collection_settings, query_vector
+from hrag.values.reply_limit import ReplyLimit
+from tests.support.documents.fakes import collection_settings, prepared, query_vector
 from tests.support.documents.vocabulary import question, wordy
 
 pytestmark = pytest.mark.postgres
@@ -189,6 +191,35 @@ def test_one_statement_reads_only_parts_of_long_texts(database, writer, collecti
     for document_id in {passage.chunk.document_id for passage in passages}:
         text = texts[document_id]
         assert 0 < sum(len(part) for part in parts_of(text, result)) < len(text)
+
+
+@pytest.mark.parametrize("max_bytes", [1 << 20, 1 << 30])
+def test_statements_do_not_send_texts_that_do_not_fit_into_the_reply(database, writer, max_bytes):
+    """The document has several chunks of about 1 MB. If the reply may be large, they are sent."""
+    settings = collection_settings(TreeSettings((256, 32_768), 0.0))
+    writer.create_collection("t", "large", settings)
+    text = "".join(f"word{number} {' ' * 8000}" for number in range(600))
+    writer.put(writer.open("t", "large"), prepared("d", text, settings))
+    request = FindRequest(
+        query_vector(1), SearchMode.SMALL_TO_BIG, 1, 10, 1000, reply=ReplyLimit(max_bytes)
+    )
+    with PostgresReader(database).snapshot("t", "large") as snapshot, recorded() as results:
+        if max_bytes < len(text):
+            with pytest.raises(ReplyTooLarge):
+                snapshot.find(request, VALUES)
+            assert sum(map(received_bytes, results)) < 2 * max_bytes
+        else:
+            passages = snapshot.find(request, VALUES).passages
+            assert sum(len(passage.chunk.content) for passage in passages) > 2 << 20
+
+
+def received_bytes(result: PGresult) -> int:
+    """Returns how many bytes the values of a result have together."""
+    return sum(
+        len(result.get_value(row, column) or b"")
+        for row in range(result.ntuples)
+        for column in range(result.nfields)
+    )
 
 
 def parts_of(text: bytes, result: PGresult) -> set[bytes]:
