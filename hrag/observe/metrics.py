@@ -80,6 +80,10 @@ threads_busy = Gauge(
     "Threads of the pool that are running a call. Streams use other threads.",
     registry=INSTRUMENTS,
 )
+connections_ended = _counter(
+    "hrag_connections_ended_total",
+    "Connections that the service ended because a call had far too many metadata pairs.",
+)
 _embedder_calls = _counter(
     "hrag_embedder_calls_total",
     "Requests to the embedder. A cache hit needs no request.",
