@@ -36,7 +36,7 @@ MAX_BATCH_SEARCHES = 32
 # sentences of leaves. On one core, the built-in embedder reads about 200 KB of prose or 40 KB of
 # random characters per second, so one call needs one core for at most about two seconds.
 MAX_EMBEDDED_BYTES = 64 * 1024
-# The headers of a call have at most this many pairs of metadata. Clients and proxies send about ten.
+# The headers of a call have at most this many pairs of metadata. Clients and proxies send about 10.
 MAX_CALL_METADATA_PAIRS = 128
 # Each source of a search (the lexical and the vector search) finds this many leaves by default.
 # With 50 leaves instead of 200, recall on the data sets used for development was 0.6 percentage

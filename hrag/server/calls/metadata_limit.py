@@ -6,14 +6,16 @@ a credential can send tens of thousands of pairs in a few kilobytes. gRPC's limi
 acknowledged the server's SETTINGS, and a client may never do that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import grpc
+import structlog
 
 from hrag.host.connections import end_connection
 from hrag.observe import metrics
+from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
 from hrag.server.admission.arrival import Behavior
 from hrag.server.admission.lane import Lane
 from hrag.server.calls import guard
@@ -27,6 +29,17 @@ from hrag.values.limits import MAX_CALL_METADATA_PAIRS
 # further call would cost the server a hundred times the bytes that it costs the caller.
 _MAX_PAIRS_OF_CONNECTION = 4 * MAX_CALL_METADATA_PAIRS
 _UNKNOWN = "unknown"
+
+_log = structlog.get_logger()
+
+
+def _log_counts(counts: Mapping[Refusal, int]) -> None:
+    _log.warning("connections_ended", count=sum(counts.values()))
+
+
+# Anybody can cause such calls, so only the first few of a second have a log line each.
+_LIMITER = RefusalLimiter(_log_counts)
+_ENDED = Refusal("metadata", "", "")
 
 
 class MetadataLimiter(grpc.ServerInterceptor):
@@ -56,15 +69,16 @@ class MetadataLimiter(grpc.ServerInterceptor):
         # Callers choose the names of unknown methods, so these names must not become labels.
         name = method if method in guard.RULES or method in guard.OPEN else _UNKNOWN
         served = ServedMethod(name, bytes, bytes, Lane.REJECTED)
-        rejected = ServerCall(
-            served, CallGuard(name, None, self._limits.rates, ()), self._limits
-        )
+        rejected = ServerCall(served, CallGuard(name, None, self._limits.rates, ()), self._limits)
         CURRENT.set(rejected)
         problem = f"the call has {pairs} metadata pairs; {MAX_CALL_METADATA_PAIRS} are allowed"
         return rejected.rejection(InvalidArgument(problem, field="metadata"))
 
 
 def _reject_connection(reject: Behavior, request: Any, context: grpc.ServicerContext) -> Any:
-    if end_connection(context.peer()):
+    peer = context.peer()
+    if end_connection(peer):
         metrics.connections_ended.inc()
+        if _LIMITER.allows(_ENDED):
+            _log.warning("connection_ended", peer=peer, problem="far too many metadata pairs")
     return reject(request, context)

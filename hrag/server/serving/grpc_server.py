@@ -30,6 +30,11 @@ _HANDSHAKE_TIMEOUT_MS = 10_000
 # error. So this limit is so high that a client reaches another limit of the server first. The error
 # of that other limit says what to do.
 _CALLS_PER_CONNECTION = 1024
+# A call waits in gRPC's queue until the event thread takes it. If more calls wait, gRPC ends calls
+# of any caller with CANCELLED, without details, and hrag never learns of these calls. By default,
+# this begins at 1,000 calls, which one caller can send in a moment. A waiting call needs 16 KB, so
+# a full queue needs 260 MB.
+_MAX_PENDING_CALLS = 16_384
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 
 
@@ -142,6 +147,8 @@ def build(
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", connections.max_age_ms),
             ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
+            ("grpc.server.max_pending_requests", _MAX_PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING_CALLS),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
             ("grpc.http2.settings_timeout", _HANDSHAKE_TIMEOUT_MS),
         ],
