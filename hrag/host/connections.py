@@ -13,7 +13,8 @@ import socket
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import unquote
+
+from hrag.host.addresses import peer_address
 
 _SO_PEERNAME = 28  # A Linux option that the module `socket` has no name for.
 # The size of a socket address of each family, and where its IP address lies.
@@ -41,12 +42,12 @@ def end_connection(peer: str) -> bool:
 
 
 def _parse(peer: str) -> _Endpoint | None:
-    """Returns the endpoint that gRPC's name of a peer contains; None if it contains none."""
-    family, _, address = unquote(peer).partition(":")
-    host, _, port = address.rpartition(":")
-    if family not in ("ipv4", "ipv6") or not port.isdecimal():
+    """Returns the endpoint that gRPC's name of a peer contains; None for a Unix socket."""
+    host, _, port = peer_address(peer).rpartition(":")
+    try:
+        return _endpoint(ip_address(host.strip("[]")).packed, int(port))
+    except ValueError:
         return None
-    return _endpoint(ip_address(host.strip("[]")).packed, int(port))
 
 
 def _endpoint(address: bytes, port: int) -> _Endpoint:

@@ -372,6 +372,15 @@ def caller_is_admin() -> bool:
     return isinstance(call, ServerCall) and call.guard.role.includes(Role.ADMIN)
 
 
+def known_account() -> str:
+    """Returns the account of the caller whose call this thread handles.
+
+    Returns "" if the caller has no valid credential.
+    """
+    call = CURRENT.get()
+    return call.guard.known_account() if isinstance(call, ServerCall) else ""
+
+
 def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
     metrics.quota_refused(refusal.field)
     raise refusal

@@ -154,7 +154,7 @@ def build(
         ],
     )
     register(server)
-    checks = health_service.Health(service, settings.max_concurrent_calls)
+    checks = health_service.Health(service)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if settings.reflection:
         names = (service, health_service.SERVICE, reflection.SERVICE_NAME)
