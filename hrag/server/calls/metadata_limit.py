@@ -6,7 +6,7 @@ a credential can send tens of thousands of pairs in a few kilobytes. gRPC's limi
 acknowledged the server's SETTINGS, and a client may never do that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,11 @@ import structlog
 
 from hrag.host.connections import end_connection
 from hrag.observe import metrics
-from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
+from hrag.observe.refusal_limiter import Refusal
 from hrag.server.admission.arrival import Behavior
 from hrag.server.admission.lane import Lane
 from hrag.server.calls import guard
-from hrag.server.calls.call import CallLimits, ServedMethod, ServerCall
+from hrag.server.calls.call import REFUSALS, CallLimits, ServedMethod, ServerCall
 from hrag.server.calls.guard import CallGuard
 from hrag.values.current_call import CURRENT
 from hrag.values.errors import InvalidArgument
@@ -29,17 +29,9 @@ from hrag.values.limits import MAX_CALL_METADATA_PAIRS
 # further call would cost the server a hundred times the bytes that it costs the caller.
 _MAX_PAIRS_OF_CONNECTION = 4 * MAX_CALL_METADATA_PAIRS
 _UNKNOWN = "unknown"
+_ENDED = Refusal("connection_ended", _UNKNOWN, "")
 
 _log = structlog.get_logger()
-
-
-def _log_counts(counts: Mapping[Refusal, int]) -> None:
-    _log.warning("connections_ended", count=sum(counts.values()))
-
-
-# Anybody can cause such calls, so only the first few of a second have a log line each.
-_LIMITER = RefusalLimiter(_log_counts)
-_ENDED = Refusal("metadata", "", "")
 
 
 class MetadataLimiter(grpc.ServerInterceptor):
@@ -79,6 +71,6 @@ def _reject_connection(reject: Behavior, request: Any, context: grpc.ServicerCon
     peer = context.peer()
     if end_connection(peer):
         metrics.connections_ended.inc()
-        if _LIMITER.allows(_ENDED):
+        if REFUSALS.allows(_ENDED):
             _log.warning("connection_ended", peer=peer, problem="far too many metadata pairs")
     return reject(request, context)
