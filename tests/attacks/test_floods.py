@@ -142,10 +142,3 @@ def test_too_many_metadata_pairs_are_an_invalid_argument(guarded: Guarded) -> No
                 channel.unary_unary(SEARCH)(b"", metadata=pairs, timeout=10)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert f"{MAX_CALL_METADATA_PAIRS} are allowed" in caught.value.details()
-
-
-def test_a_connection_that_does_not_acknowledge_the_settings_is_ended(guarded: Guarded) -> None:
-    """gRPC's limits of metadata apply only after the acknowledgement."""
-    address = guarded.services.retriever.address
-    with closing(Connection(address, acknowledges=False)) as connection:
-        assert connection.wait_until_closed(30)
