@@ -127,11 +127,11 @@ def build(
     ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
-    interceptors = (
+    interceptors = [
         MetadataLimiter(limits),
         *tracing.interceptors(),
         CallInterceptor(protection.authenticate, limits),
-    )
+    ]
     server = grpc.server(
         limits.executor,  # type: ignore[arg-type]  # gRPC uses only `submit` of a pool.
         interceptors=interceptors,

@@ -84,7 +84,9 @@ class Health(health_pb2_grpc.HealthServicer):
         message: Any = pb  # The type stubs do not know HealthListResponse.
         return message.HealthListResponse(statuses=dict.fromkeys(self._names, self._response()))
 
-    def Watch(self, request: Any, context: grpc.ServicerContext, _send: Any) -> None:
+    def Watch(  # type: ignore[override]
+        self, request: Any, context: grpc.ServicerContext, _send: Any
+    ) -> None:
         """Sends the state of a service now and after each change, until the client leaves.
 
         The state of an unknown service is always SERVICE_UNKNOWN. The call ends with UNIMPLEMENTED
