@@ -154,6 +154,7 @@ class Limits:
     concurrent_answers: int
     reply_bytes: int
     embedded_bytes: int
+    call_metadata_pairs: int
 
 
 @dataclass(frozen=True, slots=True)
