@@ -30,7 +30,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["Health"].full_name
 # `Health.set` waits at most this long until the watchers have received the new state. Without this
 # limit, a watcher that does not read would delay the stop of the server.
 _NOTIFY_TIMEOUT_S = 0.5
-# A watch needs 16 KB of memory, so the watches of all callers together need at most 150 MB.
+# A watch needs 21 KB of memory, so the watches of all callers together need at most 200 MB.
 _MAX_STRANGERS = 1024
 _MAX_OF_ADDRESS = 128
 _MAX_KNOWN = 8192
