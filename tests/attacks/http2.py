@@ -16,6 +16,7 @@ _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _FRAME_HEADER_BYTES = 9
 _INITIAL_WINDOW_SIZE = 4
 _CANCEL = 8
+_TIMEOUT_S = 60.0  # A busy machine is slow.
 _CALLS_PER_CONNECTION = 500
 
 
@@ -40,7 +41,9 @@ class Connection:
         never acknowledged.
         """
         host, _, port = address.rpartition(":")
-        self._socket: socket.socket = socket.create_connection((host, int(port)), 10, (source, 0))
+        self._socket: socket.socket = socket.create_connection(
+            (host, int(port)), _TIMEOUT_S, (source, 0)
+        )
         self._next_stream = 1
         self._has_inserted = False
         try:

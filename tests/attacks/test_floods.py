@@ -15,6 +15,7 @@ from hrag.values.limits import MAX_CALL_METADATA_PAIRS
 from tests.attacks.http2 import Connection, ReferenceSender, half_open
 from tests.attacks.observed import (
     MAX_GROWTH_BYTES,
+    MAX_RATIO,
     MAX_S,
     health_s,
     memory_bytes,
@@ -87,15 +88,15 @@ def test_references_to_one_header_neither_block_searches_nor_fill_the_memory(
 ) -> None:
     """gRPC expands 12 KB of references to more than 1 MB, and does so for each call."""
     retriever = guarded.services.retriever
-    guarded.search()
+    allowed_s = max(MAX_S, MAX_RATIO * typical_s(guarded.search))
     before = largest = memory_bytes(retriever)
     connect = partial(Connection, retriever.address, acknowledges=False)
     sender = ReferenceSender(connect, SEARCH)
     until_s = time.monotonic() + _ATTACK_S
     with closing(sender), repeated(sender, 1):
         while time.monotonic() < until_s:
-            assert typical_s(lambda: health_s(retriever), 3) < MAX_S
-            assert typical_s(guarded.search, 3) < MAX_S
+            assert typical_s(lambda: health_s(retriever)) < allowed_s
+            assert typical_s(guarded.search) < allowed_s
             largest = max(largest, memory_bytes(retriever))
     assert sender.connections > 1, "the service ends the connection of such calls"
     assert largest - before < MAX_GROWTH_BYTES
@@ -109,7 +110,7 @@ def test_a_connection_whose_call_has_far_too_many_metadata_pairs_is_ended(
     address = guarded.services.retriever.address
     with closing(Connection(address, acknowledges=False)) as connection:
         connection.open_with_references(method, 5 * MAX_CALL_METADATA_PAIRS)
-        assert connection.wait_until_closed(5)
+        assert connection.wait_until_closed(60)
     guarded.search()
 
 

@@ -19,12 +19,13 @@ from hrag.server.admission.timeouts import Timeouts
 
 _log = structlog.get_logger()
 
+_NOT_READ = "the reply was not read in time (HRAG_SEND_TIMEOUT_S)"
+
 
 def _log_counts(counts: Mapping[Refusal, int]) -> None:
     _log.info("calls_cancelled", count=sum(counts.values()), problem=_NOT_READ)
 
 
-_NOT_READ = "the reply was not read in time (HRAG_SEND_TIMEOUT_S)"
 _LIMITER = RefusalLimiter(_log_counts)
 _CANCELLED = Refusal("reply_not_read", "", "")
 
