@@ -121,8 +121,10 @@ test-pythons:
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
 
-# Runs the attacks. `make test-endurance` runs the expensive attacks with their full counts.
+# Runs the attacks. `make test-endurance` runs the expensive attacks with their full counts. On Debian as
+# root, it installs HAProxy on first use.
 test-attacks: setup
+	tests/attacks/prepare
 	$(BIN)/python -m pytest -p no:benchmark -m "attacks and not endurance"
 
 # Tests the engine on PostgreSQL. Each of the three processes starts a PostgreSQL server; if the

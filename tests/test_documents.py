@@ -115,7 +115,9 @@ def _known_settings() -> set[str]:
     sources = [ROOT / ".env.example", ROOT / "docker-compose.yml", ROOT / "setup.py"]
     sources.append(ROOT / "tests" / "conftest.py")
     for folder in ("hrag", "benchmarks", "deploy"):
-        sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yml")]
+        sources += [
+            path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yml", ".cfg")
+        ]
     return {name for path in sources for name in _SETTING.findall(path.read_text("utf-8"))}
 
 

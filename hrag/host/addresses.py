@@ -1,6 +1,7 @@
 """Addresses in the form that gRPC uses: `host:port` and Unix sockets."""
 
 import re
+from urllib.parse import unquote
 
 from hrag.values.errors import ServiceUnavailable
 
@@ -20,6 +21,16 @@ def is_loopback(address: str) -> bool:
     This is so for addresses of the loopback interface and for Unix sockets.
     """
     return _LOOPBACK.fullmatch(address) is not None
+
+
+def peer_address(peer: str) -> str:
+    """Returns the address, with its port, that gRPC's name of a peer contains.
+
+    For `ipv4:192.0.2.1:50000`, this is `192.0.2.1:50000`. The name of a Unix socket is returned
+    unchanged.
+    """
+    family, _, address = unquote(peer).partition(":")
+    return address if family in ("ipv4", "ipv6") else peer
 
 
 def dial_address(address: str) -> str:

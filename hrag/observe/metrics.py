@@ -81,6 +81,14 @@ threads_busy = Gauge(
     "Threads of the pool that are running a call. Streams use other threads.",
     registry=INSTRUMENTS,
 )
+unread_calls_cancelled = _counter(
+    "hrag_unread_calls_cancelled_total",
+    "Calls that the service cancelled because the client did not read the reply in time.",
+)
+connections_ended = _counter(
+    "hrag_connections_ended_total",
+    "Connections that the service ended because a call had far too many metadata pairs.",
+)
 _embedder_calls = _counter(
     "hrag_embedder_calls_total",
     "Requests to the embedder. A cache hit needs no request.",

@@ -76,7 +76,7 @@ def close() -> None:
 def interceptors() -> list[Any]:
     """Returns the server interceptors for tracing; an empty list if tracing is off.
 
-    They must be the first (outermost) interceptors of a server.
+    They must wrap all interceptors that record something about a call.
     """
     if _Tracing.tracer is None:
         return []

@@ -57,6 +57,8 @@ MAX_ANSWER_CITATIONS = 1000
 # The largest text of an answer, in bytes of UTF-8. The longest text that HRAG_ANSWER_MAX_TOKENS
 # allows, 131,072 tokens, has about this size.
 MAX_ANSWER_BYTES = 512 * 1024
+# The headers of a call have at most this many pairs of metadata. Clients and proxies send about 10.
+MAX_CALL_METADATA_PAIRS = 128
 # Each source of a search (the lexical and the vector search) finds this many leaves by default.
 # With 50 leaves instead of 200, recall on the data sets used for development was 0.6 percentage
 # points lower.

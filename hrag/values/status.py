@@ -163,6 +163,7 @@ class Limits:
     json_values: int
     json_depth: int
     batch_refusals: int
+    call_metadata_pairs: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ from tests.support.until import until
 pytestmark = pytest.mark.attacks
 
 CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+UNREAD_WATCHES = 240
 
 
 @pytest.fixture
@@ -133,6 +135,24 @@ def test_health_checks_without_a_message_do_not_end_checks_from_another_address(
             health_s(quiet.services.indexer)
             supervisor.send(check, struct.pack(">BI", 0, 0))
             assert supervisor.is_answered(check)
+
+
+def test_unread_health_watches_occupy_no_thread_and_keep_nobody_from_watching(
+    quiet: Guarded,
+) -> None:
+    """The HTTP/2 flow-control windows of the unread watches have 0 bytes."""
+    retriever = quiet.services.retriever
+    before = threads_of(retriever)
+    with closing(Connection(retriever.address, window_bytes=0)) as connection:
+        for _ in range(UNREAD_WATCHES):
+            connection.call(WATCH, b"")
+        connection.wait_until_read()
+        with closing(Connection(retriever.address)) as supervisor:
+            watch = supervisor.open(WATCH)
+            supervisor.send(watch, struct.pack(">BI", 0, 0))
+            assert supervisor.is_answered(watch)
+        _check_service(quiet, retriever)
+        assert threads_of(retriever) <= before + 20
 
 
 def _exists(client: Client, document_id: str) -> bool:

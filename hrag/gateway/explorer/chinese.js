@@ -314,6 +314,7 @@ export default {
   "limit.concurrentAnswers": "并发回答",
   "limit.replyBytes": "回复",
   "limit.embeddedBytes": "一次调用嵌入的文本",
+  "limit.callMetadataPairs": "一次调用的元数据项",
   "reader.lag": "滞后",
   "reader.sequence": "已应用的提交",
   "reader.collections": "内存中的集合",

@@ -350,6 +350,7 @@ export default {
   "limit.concurrentAnswers": "Concurrent answers",
   "limit.replyBytes": "Reply",
   "limit.embeddedBytes": "Text embedded per call",
+  "limit.callMetadataPairs": "Metadata pairs per call",
   "reader.lag": "Lag",
   "reader.sequence": "Commits applied",
   "reader.collections": "Collections in memory",

@@ -6,16 +6,20 @@ starts to read the message, and the call gets a thread when its message has arri
 does not arrive within a time limit, the call ends. A handler may also leave its call open and be
 run again later, so that a call that waits for something occupies no thread either.
 
+grpcio also sends a message in a thread that waits until the client has read the message. A
+`MessageSender` only starts to send it, so a call that sends messages now and then needs no thread.
+
 grpcio has no public interface for this. So this module uses internals of grpcio; no other module
 uses them. The internals are the arguments with which `grpc._server` submits a call to its thread
-pool, `_receive_message`, `rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`,
-and `_RequestIterator`. If a version of grpcio changes these internals, the tests of this module
-fail.
+pool, `_receive_message`, `_RPCState`, `_possibly_finish_call`, the operations that start a batch,
+`peer` of a call, `_common`, `_RequestIterator`, and two attributes of a context. If a version of
+grpcio changes these internals, the tests of this module fail.
 """
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -241,6 +245,41 @@ class PendingCall(Call, ABC):
             raise error
         finally:
             del error  # Without `del`, frame and error would form a reference cycle.
+
+
+class MessageSender:
+    """Sends messages to the caller of an open call, without a thread. Thread-safe."""
+
+    def __init__(self, context: grpc.ServicerContext) -> None:
+        self._call = context._rpc_event.call  # type: ignore[attr-defined]
+        self._state = context._state  # type: ignore[attr-defined]
+
+    def start(self, message: bytes, sent: Callable[[], None]) -> bool:
+        """Starts to send a message. Returns False if the call has ended.
+
+        Once the client has received the message, or the call has ended, gRPC's event thread calls
+        `sent`. Until then, no other message may be started.
+        """
+        state = self._state
+        with state.condition:
+            if not _server._is_rpc_state_active(state):
+                return False
+            operations = [cygrpc.SendMessageOperation(message, _NO_FLAGS)]
+            if state.initial_metadata_allowed:
+                operations.insert(0, _server._get_initial_metadata_operation(state, None))
+                state.initial_metadata_allowed = False
+            self._call.start_server_batch(operations, partial(self._completed, sent))
+            state.due.add(_server._SEND_MESSAGE_TOKEN)
+        return True
+
+    def _completed(self, sent: Callable[[], None], _event: Any) -> Any:
+        with self._state.condition:
+            ending = _server._possibly_finish_call(self._state, _server._SEND_MESSAGE_TOKEN)
+        try:
+            sent()
+        except Exception:  # An exception that leaves this method would end gRPC's event thread.
+            _log.exception("send_failed")
+        return ending
 
 
 def submitted_call(

@@ -6,12 +6,28 @@ replies that have not been sent, for each tenant and for all tenants together. I
 that would exceed a limit, and cancels a call whose reply is not read in time.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import grpc
+import structlog
 
+from hrag.observe import metrics
+from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
 from hrag.server.admission.byte_budget import ByteBudget
 from hrag.server.admission.timeouts import Timeouts
+
+_log = structlog.get_logger()
+
+_NOT_READ = "the reply was not read in time (HRAG_SEND_TIMEOUT_S)"
+
+
+def _log_counts(counts: Mapping[Refusal, int]) -> None:
+    _log.info("calls_cancelled", count=sum(counts.values()), problem=_NOT_READ)
+
+
+_LIMITER = RefusalLimiter(_log_counts)
+_CANCELLED = Refusal("reply_not_read", "", "")
 
 
 class _Sending:
@@ -76,4 +92,7 @@ class UnreadReplies:
 
 
 def _cancel(sending: _Sending) -> None:
+    metrics.unread_calls_cancelled.inc()
+    if _LIMITER.allows(_CANCELLED):
+        _log.info("call_cancelled", tenant=sending.tenant, problem=_NOT_READ)
     sending.context.cancel()

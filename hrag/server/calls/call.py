@@ -99,7 +99,8 @@ def _log_counts(counts: Mapping[Refusal, int]) -> None:
         _log.info("calls_rejected", **refusal._asdict(), count=count)
 
 
-_LIMITER = RefusalLimiter(_log_counts)
+REFUSALS = RefusalLimiter(_log_counts)
+"""Decides which refused calls and ended connections have a log line each."""
 
 
 def _abort(context: grpc.ServicerContext, status: Any, call_id: str) -> NoReturn:
@@ -168,7 +169,7 @@ class ServerCall(PendingCall):
             audit.refused_unread(reason, _short_name(method))
         else:
             self._id = call_id
-            if _LIMITER.allows(Refusal(reason, method, self.log_fields().get("credential", ""))):
+            if REFUSALS.allows(Refusal(reason, method, self.log_fields().get("credential", ""))):
                 _log.info("call", method=method, code=code, reason=reason)
             call_audit.record_end(method, code, reason, None, context)
         _abort(context, status_codes.to_status(error), call_id)
@@ -371,6 +372,15 @@ def caller_is_admin() -> bool:
     """
     call = CURRENT.get()
     return isinstance(call, ServerCall) and call.guard.role.includes(Role.ADMIN)
+
+
+def known_account() -> str:
+    """Returns the account of the caller whose call this thread handles.
+
+    Returns "" if the caller has no valid credential.
+    """
+    call = CURRENT.get()
+    return call.guard.known_account() if isinstance(call, ServerCall) else ""
 
 
 def _refuse(refusal: RateQuotaExceeded) -> NoReturn:

@@ -172,6 +172,20 @@ class CallGuard:
         self.role = identity.role
         return identity
 
+    def known_account(self) -> str:
+        """Returns the account of a caller with a valid credential; "" for any other caller.
+
+        This is for the methods that need no credential.
+        """
+        if self._authenticate is None:
+            return ""
+        try:
+            identity = self._authenticate(_bearer_credential(self._metadata))
+        except Unauthenticated:
+            return ""
+        self._credential, self._identity = identity.credential, identity
+        return self.account
+
     def check_tenants(self, identity: Identity | None, request: Any) -> None:
         """Raises PermissionDenied if `identity` may not act for one of the request's tenants."""
         self._tenants = self._required_rule().tenants(request)

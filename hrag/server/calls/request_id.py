@@ -6,18 +6,23 @@ random. The response contains the id, so that a caller can name it when reportin
 """
 
 import re
+from itertools import islice
 from random import getrandbits
 
 import grpc
 
+from hrag.values.limits import MAX_CALL_METADATA_PAIRS
 from hrag.wire.stream_admission import REQUEST_ID
 
 _VALID = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 def request_id(context: grpc.ServicerContext) -> str:
-    """Returns the request id that the caller chose, if it is valid, else a random id."""
-    for key, value in context.invocation_metadata():
+    """Returns the request id that the caller chose, if it is valid, else a random id.
+
+    Reads only as many pairs of metadata as a call may have.
+    """
+    for key, value in islice(context.invocation_metadata(), MAX_CALL_METADATA_PAIRS):
         if key == REQUEST_ID and isinstance(value, str) and is_request_id(value):
             return value
     return new_request_id()

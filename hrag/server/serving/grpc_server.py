@@ -15,18 +15,26 @@ from hrag.server.admission.executor import AdmissionExecutor
 from hrag.server.admission.unread_replies import UnreadReplies
 from hrag.server.calls.call import CallLimits
 from hrag.server.calls.interceptor import CallInterceptor
+from hrag.server.calls.metadata_limit import MetadataLimiter
 from hrag.server.calls.rate_limiter import RateLimiter
 from hrag.server.serving import health_service
 from hrag.server.serving.protection import Protection
 from hrag.values.errors import ServiceUnavailable
 
 _UNLIMITED = -1
-# A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
+# A connection is closed if its HTTP/2 or TLS handshake is not complete after this time. The HTTP/2
+# handshake includes that the client acknowledges the server's SETTINGS. gRPC's limits of metadata
+# apply only after that.
 _HANDSHAKE_TIMEOUT_MS = 10_000
 # The limit of open calls on one connection. A client queues calls beyond this limit and reports no
 # error. So this limit is so high that a client reaches another limit of the server first. The error
 # of that other limit says what to do.
 _CALLS_PER_CONNECTION = 1024
+# A call waits in gRPC's queue until the event thread takes it. If more calls wait, gRPC ends calls
+# of any caller with CANCELLED, without details, and hrag never learns of these calls. By default,
+# this begins at 1,000 calls, which one caller can send in a moment. A waiting call needs 16 KB, so
+# a full queue needs 260 MB.
+_MAX_PENDING_CALLS = 16_384
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 
 
@@ -119,10 +127,14 @@ def build(
     ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
-    interceptor = CallInterceptor(protection.authenticate, limits)
+    interceptors = [
+        MetadataLimiter(limits),
+        *tracing.interceptors(),
+        CallInterceptor(protection.authenticate, limits),
+    ]
     server = grpc.server(
         limits.executor,  # type: ignore[arg-type]  # gRPC uses only `submit` of a pool.
-        interceptors=[*tracing.interceptors(), interceptor],
+        interceptors=interceptors,
         options=[
             ("grpc.so_reuseport", int(share_port)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
@@ -135,16 +147,20 @@ def build(
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", connections.max_age_ms),
             ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
+            ("grpc.server.max_pending_requests", _MAX_PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING_CALLS),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+            ("grpc.http2.settings_timeout", _HANDSHAKE_TIMEOUT_MS),
         ],
     )
     register(server)
-    checks = health_service.Health(service, settings.max_concurrent_calls)
+    checks = health_service.Health(service)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if settings.reflection:
         names = (service, health_service.SERVICE, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
-    return Server(server, checks, limits, service, address, _bind(server, address, protection))
+    port = _bind(server, address, protection)
+    return Server(server, checks, limits, service, address, port)
 
 
 def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:

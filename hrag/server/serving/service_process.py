@@ -6,6 +6,7 @@ standard input is a pipe from a parent process, the service stops when the paren
 parent is killed.
 """
 
+import gc
 import os
 import resource
 import signal
@@ -169,6 +170,7 @@ def serve_until_stopped(
     answers the calls that do not need the store. Ends the process immediately if the handler of a
     call is still running at the end of the `drain_s` seconds.
     """
+    _freeze_objects()
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)
     if on_serving is not None:
@@ -180,6 +182,16 @@ def serve_until_stopped(
         # exit would wait for the threads of these handlers. So the process ends without closing the
         # store and without waiting. Committed data is not lost.
         abandon(f"some calls were still running after {drain_s} s")
+
+
+def _freeze_objects() -> None:
+    """Excludes the objects that exist now from later garbage collections.
+
+    Most of them are modules, classes and functions, which are never freed. A full collection that
+    examines them takes 45 ms, and all calls wait for it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _watch_store(

@@ -234,7 +234,7 @@ queries = st.builds(
     max_per_document=U32,
     rerank=st.none() | st.booleans(),
 )
-limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9, U64, U64, *[U32] * 4, U64, *[U32] * 4)
+limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9, U64, U64, *[U32] * 4, U64, *[U32] * 5)
 reader_details = st.builds(types.EmbeddedReaderStatus, U64, U64, U32, U64, U64, U32)
 reader_statuses = st.builds(types.ReaderStatus, st.floats(0, 1e6), st.none() | reader_details)
 server_infos = st.builds(

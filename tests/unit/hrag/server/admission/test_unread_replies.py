@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hrag.errors import TooBusy
+from hrag.observe import metrics
 from hrag.server.admission.unread_replies import UnreadReplies
 from tests.support.until import until
 
@@ -28,6 +29,10 @@ class Context:
     def end(self) -> None:
         for callback in self._callbacks:
             callback()
+
+
+def _cancelled() -> float:
+    return metrics.INSTRUMENTS.get_sample_value("hrag_unread_calls_cancelled_total") or 0.0
 
 
 def _replies(max_bytes: int = 100) -> UnreadReplies:
@@ -73,8 +78,10 @@ def test_a_reply_to_a_client_that_has_left_does_not_count() -> None:
 
 def test_a_call_whose_reply_is_not_read_in_time_is_cancelled() -> None:
     replies = UnreadReplies(100, 0.05)
+    before = _cancelled()
     slow = _send(replies, "a", 1)
     until(lambda: slow.is_cancelled)
+    assert _cancelled() == before + 1
     slow.end()
     assert replies.unread_bytes == 0
     replies.close()

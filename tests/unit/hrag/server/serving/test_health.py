@@ -4,9 +4,10 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
-from queue import Queue
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +16,13 @@ import pytest
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1 import health_pb2_grpc
 
+from hrag.server.serving import health_service
 from hrag.server.serving.health_service import Health
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.wire.status_codes import error_from
 from tests.support.methods import servicer_of
+from tests.support.servers.credentials import UNKNOWN_KEY, new_key
 from tests.support.servers.servers import RETRIEVER, connected, serving
 from tests.support.until import until
 
@@ -96,53 +99,116 @@ class _Name(str):
 
 
 class _Context:
-    """The context of a Watch call; `leave` is the callback that runs when the caller leaves."""
+    """The context of a Watch call; `leave` is the callback that runs when the caller leaves.
 
-    def __init__(self) -> None:
+    It is also the sender of the call's messages. `received` has the states that were sent. Unless
+    `reads`, the caller does not read, so no message is ever received.
+    """
+
+    def __init__(self, peer: str, *, reads: bool = True) -> None:
         self.code: grpc.StatusCode | None = None
+        self.details = ""
         self.leave: Any = None
+        self.received: list[int] = []
+        self._peer = peer
+        self._reads = reads
+
+    def peer(self) -> str:
+        return self._peer
 
     def add_callback(self, callback: Any) -> bool:
         self.leave = callback
         return True
 
-    def abort(self, code: grpc.StatusCode, _details: str) -> None:
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
         self.code = code
+        self.details = details
         raise ConnectionAbortedError
 
+    def start(self, message: bytes, sent: Callable[[], None]) -> bool:
+        self.received.append(pb.HealthCheckResponse.FromString(message).status)
+        if self._reads:
+            threading.Thread(target=sent).start()
+        return True
 
-def _watch(health: Health, send: Any, name: str = "") -> _Context:
-    context: Any = _Context()
-    health.Watch(SimpleNamespace(service=name), context, send)
+
+def _health() -> Health:
+    return Health(RETRIEVER, lambda context: context)
+
+
+def _watch(
+    health: Health, name: str = "", peer: str = "ipv4:127.0.0.1:50000", *, reads: bool = True
+) -> _Context:
+    context: Any = _Context(peer, reads=reads)
+    with suppress(ConnectionAbortedError):
+        health.Watch(SimpleNamespace(service=name), context, None)
     return context
 
 
 def test_an_unknown_service_name_is_freed_when_its_watcher_leaves() -> None:
     """If names were kept, a client that watches more and more names would fill the memory."""
-    received = Queue[pb.HealthCheckResponse]()
     name = _Name("hrag.v1.NoService")
     reference = weakref.ref(name)
-    context = _watch(Health(RETRIEVER, 8), received.put, name)
-    assert received.get(timeout=5).status == _Response.SERVICE_UNKNOWN
+    context = _watch(_health(), name)
+    assert context.received == [_Response.SERVICE_UNKNOWN]
     context.leave()
+    context.leave = None  # gRPC forgets the callbacks of a call that has ended, too.
     del name, context
     until(lambda: reference() is None)
 
 
-def test_watchers_use_at_most_half_of_the_allowed_calls() -> None:
-    health = Health(RETRIEVER, 4)
-    watching = [_watch(health, lambda _: None) for _ in range(2)]
-    with pytest.raises(ConnectionAbortedError):
-        _watch(health, lambda _: None)
-    watching[0].leave()
-    assert _watch(health, lambda _: None).code is None
+@pytest.mark.parametrize(
+    ("host", "limit"), [("ipv4:192.0.2.1", 128), ("ipv6:%5B2001:db8::1%5D", 128)]
+)
+def test_watches_of_a_strangers_address_are_limited(host: str, limit: int) -> None:
+    health = _health()
+    watches = [_watch(health, peer=f"{host}:{port}") for port in range(limit)]
+    refused = _watch(health, peer=f"{host}:60000")
+    assert refused.code is grpc.StatusCode.UNIMPLEMENTED
+    assert f"{limit} watches" in refused.details
+    assert _watch(health, peer="ipv4:192.0.2.2:1").code is None
+    watches[0].leave()
+    assert _watch(health, peer=f"{host}:60001").code is None
 
 
-def test_clients_that_check_health_are_served_while_a_stranger_watches() -> None:
+def test_watches_of_this_machine_are_served_beside_those_of_many_strangers() -> None:
+    health = _health()
+    for number in range(1024):
+        assert _watch(health, peer=f"ipv4:192.0.2.{number % 16}:{number}").code is None
+    assert _watch(health, peer="ipv4:198.51.100.1:1").code is grpc.StatusCode.UNIMPLEMENTED
+    for peer in ("ipv4:127.0.0.1:1", "ipv6:%5B::1%5D:1", "unix:"):
+        assert _watch(health, peer=peer).received
+
+
+def test_a_caller_with_a_valid_credential_is_no_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here even the callers on this machine are strangers, and strangers may not watch."""
+    monkeypatch.setattr(health_service, "_MAX_STRANGERS", 0)
+    monkeypatch.setattr(health_service, "is_loopback", lambda _: False)
+    keys = tmp_path / "keys.json"
+    key = new_key(keys)
+    settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
+    with connected(servicer_of(RETRIEVER), **settings) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch
+        metadata = (("authorization", f"Bearer {key}"),)
+        known = watch(pb.HealthCheckRequest(), metadata=metadata, timeout=10)
+        assert next(known).status == _Response.SERVING
+        known.cancel()
+        for pairs in ((("authorization", f"Bearer {UNKNOWN_KEY}"),), ()):
+            with pytest.raises(grpc.RpcError) as caught:
+                next(watch(pb.HealthCheckRequest(), metadata=pairs, timeout=10))
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_clients_that_check_health_are_served_while_others_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """If a watch is refused with an unexpected code, a client treats the service as down."""
     config = {"healthCheckConfig": {"serviceName": RETRIEVER}}
     config["loadBalancingConfig"] = [{"round_robin": {}}]
-    with serving(servicer_of(RETRIEVER), HRAG_MAX_CONCURRENT_CALLS=4) as address:
+    monkeypatch.setattr(health_service, "_MAX_KNOWN", 2)
+    with serving(servicer_of(RETRIEVER)) as address:
         options = [("grpc.service_config", json.dumps(config))]
         with (
             grpc.insecure_channel(address) as stranger,
@@ -159,25 +225,21 @@ def test_clients_that_check_health_are_served_while_a_stranger_watches() -> None
 
 
 def test_a_watcher_receives_changes_only() -> None:
-    health = Health(RETRIEVER, 8)
-    received: list[int] = []
-    _watch(health, lambda response: received.append(response.status))
+    health = _health()
+    received = _watch(health).received
     for is_serving in (True, True, False):
         health.set(serving=is_serving)
         expected = _Response.SERVING if is_serving else _Response.NOT_SERVING
-        until(lambda last=expected: received[-1:] == [last])  # type: ignore[misc]
+        assert received[-1:] == [expected]
     assert all(first != second for first, second in pairwise(received))
 
 
 def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> None:
-    health = Health(RETRIEVER, 8)
-    may_read = threading.Event()
-    received: list[int] = []
-    # This watcher never reads. It must not block a thread that calls need.
-    _watch(health, lambda _: may_read.wait(30))
-    _watch(health, lambda response: received.append(response.status))
+    health = _health()
+    unread = _watch(health, reads=False).received
+    received = _watch(health).received
     began = time.monotonic()
     health.set(serving=True)
     assert time.monotonic() - began < 5
-    until(lambda: received[-1:] == [_Response.SERVING])
-    may_read.set()
+    assert received == [_Response.NOT_SERVING, _Response.SERVING]
+    assert len(unread) == 1, "the next message starts when the last message was read"
