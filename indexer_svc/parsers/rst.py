@@ -18,7 +18,7 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
 from indexer_svc.parsers.rst_outline import rst_outline
 from indexer_svc.parsers.rst_syntax import document_of
-from indexer_svc.parsers.table_grid import add_spanning_cells
+from indexer_svc.parsers.table_grid import TableSize, add_spanning_cells
 from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import document_title
@@ -277,7 +277,7 @@ class _TreeReader:
         for title in table.children:
             if isinstance(title, nodes.title):
                 self._paragraph(_text(title))
-        rows = list(_rows(table))
+        rows = list(_rows(table, self._writer.table_size))
         header_rows = sum(len(head.children) for head in table.findall(nodes.thead))
         has_row_headers = any(column.get("stub") for column in table.findall(nodes.colspec))
         # A table without a marked header may have one that its author has not marked.
@@ -353,8 +353,8 @@ _SCRIPTS: Mapping[type[nodes.Node], Callable[[str, nodes.Node], str]] = {
 }
 
 
-def _rows(table: nodes.Node) -> Iterator[list[str]]:
-    """Yields the cells of each row.
+def _rows(table: nodes.Node, size: TableSize) -> Iterator[list[str]]:
+    """Yields the cells of each row, and counts them in `size`, which may raise TooLarge.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
     that spans several columns is only in the first of these columns.
@@ -370,4 +370,5 @@ def _rows(table: nodes.Node) -> Iterator[list[str]]:
             if rows_below := entry.get("morerows", 0):
                 spanning |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
         add_spanning_cells(cells, spanning)
+        size.add(cells)
         yield cells

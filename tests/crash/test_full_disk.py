@@ -22,7 +22,7 @@ from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import DEFAULT_COLLECTION, IndexStatus
 from tests.crash.disks import KIB, MIB, Ballast, small_disk
-from tests.crash.documents import VARIABLES, document_of
+from tests.crash.documents import VARIABLES
 from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import StreamWriter, UnaryWriter, Worker
