@@ -7,6 +7,7 @@ for each MB. A text that is too long or too deeply nested for it is kept as it i
 sections of `rst_outline`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +25,11 @@ from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import document_title
 
 _MAX_DOCUTILS_BYTES = 2 << 20
+# docutils searches for the end of each inline markup to the end of its paragraph. It searches this
+# many characters in about 3 s; a text that needs more is read without it.
+_MAX_SEARCHED_CHARS = 300_000_000
+_INLINE_START = re.compile(r"(?<!\S)[*`|]\S")
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _BULLET = "-"
 _NOT_TEXT = (
     nodes.comment,
@@ -58,9 +64,10 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     The title is the first section's title. Raises TooLarge.
     """
-    if len(content) <= _MAX_DOCUTILS_BYTES:
+    text = utf8_text(content) if len(content) <= _MAX_DOCUTILS_BYTES else ""
+    if text and _searched_chars(text) <= _MAX_SEARCHED_CHARS:
         try:
-            document = document_of(utf8_text(content))
+            document = document_of(text)
             writer = TextWriter(max_text_bytes)
             _TreeReader(writer).read(document)
             title = document_title(writer.headings[0].title) if writer.headings else ""
@@ -70,6 +77,12 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
         except Exception:  # docutils may raise any error for an odd text.
             return rst_outline(content)
     return rst_outline(content)
+
+
+def _searched_chars(text: str) -> int:
+    """Returns an upper bound of the characters in which docutils searches for ends of markup."""
+    paragraphs = _BLANK_LINE.split(text)
+    return sum(len(part) * len(_INLINE_START.findall(part)) for part in paragraphs)
 
 
 @dataclass(slots=True)

@@ -407,6 +407,8 @@ _SMALL: dict[str, tuple[str, Build, int]] = {
     "options": _page(lambda n: f"<select>{'<option>x' * n}", 250_000),
     "attributes": _page(lambda n: f"<p {' '.join(f'a{at}' for at in range(n))}>", 300_000),
     "lines below nested quotes": _text(MARKDOWN, lambda n: _LAZY * n, 170),
+    "emphasis without an end": _text(RST, lambda n: "*a " * n, 100_000),
+    "names without an end": _text(RST, lambda n: "**_\n" * n, 100_000),
 }
 
 
