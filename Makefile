@@ -153,8 +153,8 @@ SANITIZERS = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sa
 fuzz: build/fuzz/.built
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:hard_rss_limit_mb=3072 \
-	UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH=build/fuzz:. \
-		$(BIN)/python -m tests.fuzz.kernels --seconds $(SECONDS) --targets "$(TARGETS)" \
+	UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=build/fuzz:. \
+		$(BIN)/python -m tests.fuzz.kernels --kernels build/fuzz/hrag_fast --seconds $(SECONDS) --targets "$(TARGETS)" \
 			$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 build/fuzz/.built: $(STAMP) $(KERNELS)

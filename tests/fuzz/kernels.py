@@ -93,10 +93,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for all targets")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--targets", default="", help=f"some of: {' '.join(TARGETS)}")
+    parser.add_argument("--kernels", type=Path, default=None, help="the folder of the kernels")
     parser.add_argument("--only", type=int, default=None, help="the number of a single input")
     parser.add_argument("--run", default="", help=argparse.SUPPRESS)
     parser.add_argument("--progress", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    folder = Path(hrag_fast.__file__).parent
+    if options.kernels is not None and options.kernels.resolve() != folder.resolve():
+        parser.error(f"Python imports the kernels in {folder}, not those in {options.kernels}")
     if options.run:
         run_target(options.run, options.seed, options.seconds, options.progress)
         return 0
@@ -105,7 +109,7 @@ def main() -> int:
     if options.only is not None:
         run_input(names[0], seed, options.only)
         return 0
-    _write(f"seed {seed}; the kernels are in {Path(hrag_fast.__file__).parent}")
+    _write(f"seed {seed}; the kernels are in {folder}")
     reports = [fuzz(name, seed, options.seconds / len(names)) for name in names]
     failures = [report for report in reports if report is not None]
     _write(*failures)

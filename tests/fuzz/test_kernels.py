@@ -4,11 +4,12 @@
 """
 
 import random
+from pathlib import Path
 
 import pytest
 
 from tests.fuzz.kernel_targets import TARGETS, with_extreme_number
-from tests.fuzz.kernels import fuzz, input_of, run_input
+from tests.fuzz.kernels import fuzz, input_of, main, run_input
 
 _FEW = 40
 
@@ -59,3 +60,12 @@ def test_a_target_that_ends_its_process_is_reported_with_its_input() -> None:
 def test_a_target_without_a_fault_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert fuzz("rows", 7, 0.1) is None
     assert "rows: " in capsys.readouterr().out
+
+
+def test_a_run_with_other_kernels_than_it_names_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kernels", "--kernels", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert f"not those in {tmp_path}" in capsys.readouterr().err
