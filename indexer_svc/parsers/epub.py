@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 from hrag.values.errors import UnreadableDocument
 from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.epub_notes import BookNotes
-from indexer_svc.parsers.html import as_html, write_element, write_html
+from indexer_svc.parsers.html import ElementWriter, as_html, parsed_page, write_html
 from indexer_svc.parsers.html_boilerplate import navigation_of
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.package import TITLE, Element, Package, readable, resolved
@@ -46,8 +46,9 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
         labels = _labels(package, root, items)
         encrypted = _encrypted_parts(package)
         writer = TextWriter(max_text_bytes)
-        chapters = list(_chapters(book, root, items))
+        chapters = list(dict.fromkeys(_chapters(book, root, items)))
         readable_pages = frozenset(chapters) - encrypted
+        note_writers: dict[LexborHTMLParser, ElementWriter] = {}
         notes = BookNotes(lambda part: _page(package, part) if part in readable_pages else None)
         for part in chapters:
             if part in encrypted:
@@ -60,7 +61,9 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
             _write_chapter(page, labels.get(part, ""), notes.moved(part), writer)
             for note in notes.of_chapter(part, page):
                 label = f"[{note.mark.strip('[]')}] " if note.mark else ""
-                write_element(note.page, note.node, writer, label)
+                if note.page not in note_writers:
+                    note_writers[note.page] = ElementWriter(note.page, writer)
+                note_writers[note.page].write(note.node, label)
         title = book.findtext(f".//{TITLE}") or ""
         return writer.parsed(metadata_title(title) or writer.first_heading)
 
@@ -75,8 +78,9 @@ def _root_part(package: Package) -> str:
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
     """Yields the file names of the book's chapters in reading order.
 
-    The file with the table of contents is left out. A book in the format of EPUB 2 names this file
-    in its guide. A link to a position on a page says nothing about the whole page.
+    A file may occur several times. The file with the table of contents is left out. A book in the
+    format of EPUB 2 names this file in its guide. A link to a position on a page says nothing about
+    the whole page.
     """
     guide = book.iterfind(".//{*}guide/{*}reference")
     targets = (page.get("href", "") for page in guide if page.get("type") == "toc")
@@ -125,7 +129,7 @@ def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[s
 
 def _html_entries(contents: str) -> Iterator[tuple[str, str]]:
     """Yields the target (`href`) and the text of each link in a table of contents in HTML."""
-    for link in LexborHTMLParser(as_html(contents)).css("nav a[href]"):
+    for link in parsed_page(as_html(contents)).css("nav a[href]"):
         yield link.attributes.get("href") or "", link.text()
 
 
@@ -145,7 +149,7 @@ def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
 
 
 def _page(package: Package, part: str) -> LexborHTMLParser:
-    return LexborHTMLParser(as_html(decoded(package.read(part))))
+    return parsed_page(as_html(decoded(package.read(part))))
 
 
 def _write_chapter(

@@ -10,9 +10,11 @@ nested to any depth.
 import re
 from collections.abc import Collection
 from html import escape
+from itertools import islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from hrag.values.errors import TooLarge
 from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.html_boilerplate import boilerplate_of
 from indexer_svc.parsers.html_inline import InlineText
@@ -44,6 +46,17 @@ _XML_ONLY_MARKUP = re.compile(
     r"(?P<tag>[a-z][\w:.-]*+)(?P<attributes>[^<>]*?)/>",
     re.IGNORECASE | re.DOTALL,
 )
+# Lexbor compares each attribute of an element with all others, and visits all options of a list for
+# each of them. Within these limits this takes a quarter of a second.
+MAX_ATTRIBUTES = MAX_OPTIONS = 10_000
+_ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?|'[^']*+'?|[^\s>]*+))?+"""
+# Matches a start tag up to the limit of its attributes, and then one more attribute.
+_TAG = re.compile(
+    rf"<[a-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MAX_ATTRIBUTES}}}+(?P<surplus>{_ATTRIBUTE})?",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(r"<option\b", re.IGNORECASE)
+_FIELD = "content"
 _XHTML_SIGNS = ("<?xml", "//DTD XHTML", "http://www.w3.org/1999/xhtml")
 _SEARCHED_CHARS = 4096
 _NOTE_TYPES = frozenset(("footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"))
@@ -59,7 +72,7 @@ def parse_html(
     the first heading of level 1. Raises TooLarge if the text has more than `max_text_bytes` bytes.
     """
     text = utf8_text(content)
-    page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
+    page = parsed_page(as_html(text) if _is_xhtml(text) else text)
     writer = TextWriter(max_text_bytes)
     left_out: Collection[int] = ()
     if not keep_boilerplate and page.body is not None:
@@ -71,6 +84,28 @@ def parse_html(
     title = page.css_first("head > title")
     head_title = "" if title is None else metadata_title(title.text())
     return writer.parsed(head_title or writer.first_heading)
+
+
+def parsed_page(html: str) -> LexborHTMLParser:
+    """Returns a page, parsed.
+
+    Raises TooLarge if an element has more than MAX_ATTRIBUTES attributes, or if the page has more
+    than MAX_OPTIONS elements `option`.
+    """
+    if any(tag["surplus"] for tag in _TAG.finditer(html)):
+        raise TooLarge(
+            f"content has an element of more than {MAX_ATTRIBUTES} attributes; at most "
+            f"{MAX_ATTRIBUTES} are allowed",
+            field=_FIELD,
+        )
+    options = sum(1 for _ in islice(_OPTION.finditer(html), MAX_OPTIONS + 1))
+    if options > MAX_OPTIONS:
+        raise TooLarge(
+            f"content has more than {MAX_OPTIONS} options of forms; at most {MAX_OPTIONS} are "
+            "allowed",
+            field=_FIELD,
+        )
+    return LexborHTMLParser(html)
 
 
 def as_html(xhtml: str) -> str:
@@ -110,11 +145,16 @@ def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[
         reader.read(page.body)
 
 
-def write_element(
-    page: LexborHTMLParser, element: LexborNode, writer: TextWriter, label: str = ""
-) -> None:
-    """Writes the visible text of one element of a page after a label. Raises TooLarge."""
-    _BodyReader(page, writer, Visibility(page)).read(element, label)
+class ElementWriter:
+    """Writes single elements of a page. The page is examined once for all of them."""
+
+    def __init__(self, page: LexborHTMLParser, writer: TextWriter) -> None:
+        """Examines a page whose elements will be written to `writer`."""
+        self._reader = _BodyReader(page, writer, Visibility(page))
+
+    def write(self, element: LexborNode, label: str) -> None:
+        """Writes the visible text of an element after a label. Raises TooLarge."""
+        self._reader.read(element, label)
 
 
 class _BodyReader:
@@ -256,7 +296,7 @@ class _BodyReader:
         shows = self._visibility.shows
         for caption in children(node, ("caption",), shows):
             self._paragraph(" ".join(self._text_of(caption).split()))
-        table = table_of(node, shows, self._text_of)
+        table = table_of(node, shows, self._text_of, self._writer.table_size)
         self._writer.table(
             table.rows, header_rows=table.header_rows, has_row_headers=table.has_row_headers
         )

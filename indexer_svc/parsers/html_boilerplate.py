@@ -189,10 +189,21 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
 
 
 def navigation_of(page: LexborHTMLParser) -> dict[int, str]:
-    """Returns the elements `nav` of a page, as `boilerplate_of` does."""
-    return {
-        nav.mem_id: " ".join(nav.text()[:_MAX_EXAMPLE_CHARS].split()) for nav in page.css("nav")
-    }
+    """Returns the outermost elements `nav` of a page, as `boilerplate_of` does."""
+    found: dict[int, str] = {}
+    # For elements around an element `nav`: whether they are in an element `nav`.
+    inside: dict[int, bool] = {}
+    for nav in page.css("nav"):
+        between = []
+        node = nav.parent
+        while node is not None and node.tag != "nav" and node.mem_id not in inside:
+            between.append(node.mem_id)
+            node = node.parent
+        is_inside = node is not None and inside.get(node.mem_id, True)
+        inside |= dict.fromkeys(between, is_inside)
+        if not is_inside:
+            found[nav.mem_id] = " ".join(nav.text()[:_MAX_EXAMPLE_CHARS].split())
+    return found
 
 
 def _note_elements(page: LexborHTMLParser, parts: list[_PagePart]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers.html_nodes import HEADINGS, LISTS, PREFORMATTED, Shows, children, walk
-from indexer_svc.parsers.table_grid import add_spanning_cells
+from indexer_svc.parsers.table_grid import TableSize, add_spanning_cells
 
 _GROUPS = ("thead", "tbody", "tfoot")
 _CELLS = ("td", "th")
@@ -46,13 +46,16 @@ class _HtmlRow:
     rows_left: int
 
 
-def table_of(table: LexborNode, shows: Shows, text_of: CellText) -> HtmlTable:
-    """Returns the cells of a table without its captions. `text_of` returns the text of a cell."""
+def table_of(table: LexborNode, shows: Shows, text_of: CellText, size: TableSize) -> HtmlTable:
+    """Returns the cells of a table without its captions. `text_of` returns the text of a cell.
+
+    Counts the rows in `size`, which may raise TooLarge.
+    """
     rows = _rows_of(table, shows)
     header_rows = _count_header_rows(rows)
     body = rows[header_rows or 0 :]
     has_row_headers = bool(body) and all(map(_has_row_header, body))
-    return HtmlTable(list(_row_texts(rows, text_of)), header_rows, has_row_headers)
+    return HtmlTable(list(_row_texts(rows, text_of, size)), header_rows, has_row_headers)
 
 
 def layout_tables(body: LexborNode, shows: Shows) -> set[int]:
@@ -179,7 +182,7 @@ def _has_row_header(row: _HtmlRow) -> bool:
     return not row.cells or row.cells[0].tag == "th"
 
 
-def _row_texts(rows: Sequence[_HtmlRow], text_of: CellText) -> Iterator[list[str]]:
+def _row_texts(rows: Sequence[_HtmlRow], text_of: CellText, size: TableSize) -> Iterator[list[str]]:
     """Yields the cells of each row.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
@@ -200,6 +203,7 @@ def _row_texts(rows: Sequence[_HtmlRow], text_of: CellText) -> Iterator[list[str
             if rows_below:
                 spanning |= {column: (rows_below, texts[column]) for column in range(first, end)}
         add_spanning_cells(texts, spanning)
+        size.add(texts)
         yield texts
 
 

@@ -189,10 +189,15 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
     its lines begin with a letter. No other kind of block begins with a letter, so the parser need
     not try its other rules on these lines. In text that is nested at least MAX_NESTING levels deep,
     the rule skips every line. Otherwise the parser would reach its own nesting limit and ignore the
-    rest of the document.
+    rest of the document. A line that continues a quote without its marker has a negative indent.
+    It is skipped with the line before it: otherwise the quotes around it would end there, and the
+    next quote would be searched to the end of the text for each of these lines.
     """
     if state.level >= MAX_NESTING:
-        state.line = start + 1
+        start += 1
+        while start < end and state.sCount[start] < 0:
+            start += 1
+        state.line = start
         return True
     line = start
     while state.level == 0 and line < end and state.src[state.bMarks[line]].isalpha():

@@ -73,7 +73,7 @@ def parse_odt(content: bytes, max_text_bytes: int) -> ParsedFile:
     with readable(_TEXT_KIND):
         file = _OdfFile(content, _TEXT_KIND, "text")
         writer = TextWriter(max_text_bytes)
-        blocks = _OdfBlocks(file, writer, max_text_bytes)
+        blocks = _OdfBlocks(file, writer)
         blocks.write(file.body)
         return writer.parsed(file.title or blocks.title or writer.first_heading)
 
@@ -87,7 +87,7 @@ def parse_odp(content: bytes, max_text_bytes: int) -> ParsedFile:
     with readable(_PRESENTATION_KIND):
         file = _OdfFile(content, _PRESENTATION_KIND, "presentation")
         writer = TextWriter(max_text_bytes)
-        blocks = _OdfBlocks(file, writer, max_text_bytes)
+        blocks = _OdfBlocks(file, writer)
         titles = [
             _write_slide(slide, slide_number, file, blocks, writer)
             for slide_number, slide in enumerate(file.body.iterfind(_PAGE), start=1)
@@ -172,13 +172,12 @@ _OdfBlock = tuple[Element, _OdfPlace]
 class _OdfBlocks:
     """Writes the blocks of a file. `title` is the first paragraph in the style Title."""
 
-    def __init__(self, file: _OdfFile, writer: TextWriter, max_text_bytes: int) -> None:
+    def __init__(self, file: _OdfFile, writer: TextWriter) -> None:
         self.title = ""
         self._styles = file.styles
         self._numbering = OdfListNumbers(file.styles)
         self._reader = OdfParagraphReader(file.styles, read_controls(file.body), file.formula)
         self._writer = writer
-        self._max_text_bytes = max_text_bytes
         self._layout_tables = layout_tables(
             file.body, lambda element: _TABLE_PARTS.get(element.tag), shown_children, _count_chars
         )
@@ -308,7 +307,7 @@ class _OdfBlocks:
         """Writes a table; returns the blocks of the notes to which it refers, last block first."""
         notes: list[OdfNote] = []
         grid = read_grid(
-            table, lambda cell: self._cell_text(cell, place, notes), self._max_text_bytes
+            table, lambda cell: self._cell_text(cell, place, notes), self._writer.table_size
         )
         self._writer.table(grid.rows, header_rows=grid.header_rows)
         return _following(notes, [])

@@ -25,6 +25,9 @@ MAX_PARTS = 100_000
 # The maximum size, in bytes, of the unpacked markup of an archive and of the other parts that are
 # read. Pictures, sounds and films are never read, so they are not counted.
 MAX_UNPACKED_BYTES = 256 << 20
+# The maximum size, in bytes, of parts that are read again, counted each time. Office files refer to
+# some small parts from several places.
+MAX_AGAIN_BYTES = 64 << 20
 
 TITLE = "{http://purl.org/dc/elements/1.1/}title"
 """The element with the title in the metadata of all these formats (Dublin Core)."""
@@ -87,6 +90,8 @@ class Package:
             )
         self._zip = ZipFile(BytesIO(content))
         self._parts = {part.filename: part for part in self._zip.infolist()}
+        self._read: set[str] = set()
+        self._again_bytes = 0
         self._counted = {name for name in self._parts if _is_markup(name)}
         self._unpacked_bytes = _check_directory(self._zip.infolist())
         if self._parts.keys().isdisjoint((main_part, *other_names)):
@@ -119,6 +124,7 @@ class Package:
         of the archive and the other parts that were read, with this part, have more than
         MAX_UNPACKED_BYTES bytes in total.
         """
+        self._count_again(name)
         return self._zip.read(self._part(name))
 
     def blocks(self, name: str, end: bytes) -> Iterator[bytes]:
@@ -163,6 +169,21 @@ class Package:
             self._unpacked_bytes = unpacked_bytes
             self._counted.add(name)
         return part
+
+    def _count_again(self, name: str) -> None:
+        """Counts the bytes of a part that is read again. Raises TooLarge.
+
+        A small archive could otherwise refer to a part thousands of times.
+        """
+        if name in self._read:
+            self._again_bytes += self._parts[name].file_size
+        self._read.add(name)
+        if self._again_bytes > MAX_AGAIN_BYTES:
+            raise TooLarge(
+                f"content is an archive that refers to its part {name[:200]} too often: at most "
+                f"{MAX_AGAIN_BYTES} bytes of parts are read again",
+                field=_FIELD,
+            )
 
     def _check_entities(self, name: str) -> None:
         """Raises UnreadableDocument if a part of XML declares entities."""

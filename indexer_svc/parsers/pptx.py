@@ -75,11 +75,15 @@ def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _slides(package: Package) -> Iterator[str]:
-    """Yields the name, in the archive, of the file of each slide, in the order of the slides."""
+    """Yields the name, in the archive, of the file of each slide, in the order of the slides.
+
+    A slide that is listed again is left out, so that a small file cannot list one thousands of
+    times.
+    """
     targets = relations(package, _MAIN_PART)
-    for slide_id in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
-        _kind, part = targets.get(slide_id.get(RELATION_ID, ""), ("", ""))
-        yield part
+    ids = office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId")
+    parts = (targets.get(slide_id.get(RELATION_ID, ""), ("", ""))[1] for slide_id in ids)
+    yield from dict.fromkeys(parts)
 
 
 def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -> str:
@@ -172,6 +176,7 @@ def _write_table(table: Element, writer: TextWriter) -> None:
                 for at, cell in enumerate(cells)
             ]
         )
+        writer.table_size.add(rows[-1])
     properties = table.find(f"{_DRAWING}tblPr")
     marks = properties.attrib if properties is not None else {}
     writer.table(

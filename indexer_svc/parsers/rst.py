@@ -7,6 +7,7 @@ for each MB. A text that is too long or too deeply nested for it is kept as it i
 sections of `rst_outline`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,12 +19,17 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
 from indexer_svc.parsers.rst_outline import rst_outline
 from indexer_svc.parsers.rst_syntax import document_of
-from indexer_svc.parsers.table_grid import add_spanning_cells
+from indexer_svc.parsers.table_grid import TableSize, add_spanning_cells
 from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import document_title
 
 _MAX_DOCUTILS_BYTES = 2 << 20
+# docutils searches for the end of each inline markup to the end of its paragraph. It searches this
+# many characters in about 3 s; a text that needs more is read without it.
+_MAX_SEARCHED_CHARS = 300_000_000
+_INLINE_START = re.compile(r"(?<!\S)[*`|]\S")
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _BULLET = "-"
 _NOT_TEXT = (
     nodes.comment,
@@ -58,9 +64,10 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     The title is the first section's title. Raises TooLarge.
     """
-    if len(content) <= _MAX_DOCUTILS_BYTES:
+    text = utf8_text(content) if len(content) <= _MAX_DOCUTILS_BYTES else ""
+    if text and _searched_chars(text) <= _MAX_SEARCHED_CHARS:
         try:
-            document = document_of(utf8_text(content))
+            document = document_of(text)
             writer = TextWriter(max_text_bytes)
             _TreeReader(writer).read(document)
             title = document_title(writer.headings[0].title) if writer.headings else ""
@@ -70,6 +77,12 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
         except Exception:  # docutils may raise any error for an odd text.
             return rst_outline(content)
     return rst_outline(content)
+
+
+def _searched_chars(text: str) -> int:
+    """Returns an upper bound of the characters in which docutils searches for ends of markup."""
+    paragraphs = _BLANK_LINE.split(text)
+    return sum(len(part) * len(_INLINE_START.findall(part)) for part in paragraphs)
 
 
 @dataclass(slots=True)
@@ -277,7 +290,7 @@ class _TreeReader:
         for title in table.children:
             if isinstance(title, nodes.title):
                 self._paragraph(_text(title))
-        rows = list(_rows(table))
+        rows = list(_rows(table, self._writer.table_size))
         header_rows = sum(len(head.children) for head in table.findall(nodes.thead))
         has_row_headers = any(column.get("stub") for column in table.findall(nodes.colspec))
         # A table without a marked header may have one that its author has not marked.
@@ -353,8 +366,8 @@ _SCRIPTS: Mapping[type[nodes.Node], Callable[[str, nodes.Node], str]] = {
 }
 
 
-def _rows(table: nodes.Node) -> Iterator[list[str]]:
-    """Yields the cells of each row.
+def _rows(table: nodes.Node, size: TableSize) -> Iterator[list[str]]:
+    """Yields the cells of each row, and counts them in `size`, which may raise TooLarge.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
     that spans several columns is only in the first of these columns.
@@ -370,4 +383,5 @@ def _rows(table: nodes.Node) -> Iterator[list[str]]:
             if rows_below := entry.get("morerows", 0):
                 spanning |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
         add_spanning_cells(cells, spanning)
+        size.add(cells)
         yield cells

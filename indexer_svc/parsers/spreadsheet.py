@@ -109,9 +109,8 @@ def _parse(
     percentages_in: _PercentagesIn = lambda _name: iter(()),
 ) -> ParsedFile:
     writer = TextWriter(max_text_bytes)
-    for sheet in workbook.sheets_metadata:
-        if _is_shown(sheet):
-            _write_sheet(workbook, sheet.name, writer, percentages_in)
+    for name in dict.fromkeys(sheet.name for sheet in workbook.sheets_metadata if _is_shown(sheet)):
+        _write_sheet(workbook, name, writer, percentages_in)
     return writer.parsed(title, page_unit=PageUnit.ROW)
 
 

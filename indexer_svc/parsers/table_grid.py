@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from hrag.values.errors import TooLarge
 
-# No table of a document has more cells. Spans and repeated rows of a small file can declare more.
+# The tables of a document have at most this many cells together. A small file can declare more, by
+# spans and repeated rows.
 MAX_CELLS = 1_000_000
 # These separate the cells and rows of a table inside a cell.
 CELL_SEPARATOR, ROW_SEPARATOR = ", ", "; "
@@ -26,10 +27,14 @@ class TableGrid(NamedTuple):
 
 
 class TableSize:
-    """Counts the cells and characters of a table, so that a small file cannot declare many."""
+    """Counts the cells and characters of all tables of a document.
+
+    Without these limits, a small file could declare many: by cells that span rows and columns, by
+    repeated rows, and by the number of its tables.
+    """
 
     def __init__(self, max_chars: int) -> None:
-        """Begins an empty table of at most `max_chars` characters and MAX_CELLS cells."""
+        """Begins a document without tables. They may have `max_chars` characters."""
         self._max_chars = max_chars
         self._chars = self._cells = 0
 
@@ -39,13 +44,13 @@ class TableSize:
         self._chars += repeats * sum(map(len, row))
         if self._cells > MAX_CELLS:
             raise TooLarge(
-                f"content has a table of more than {MAX_CELLS} cells; at most {MAX_CELLS} are "
+                f"content has tables of more than {MAX_CELLS} cells; at most {MAX_CELLS} are "
                 "allowed",
                 field=_FIELD,
             )
         if self._chars > self._max_chars:
             raise TooLarge(
-                f"content has a table of more than {self._max_chars} characters; "
+                f"content has tables of more than {self._max_chars} characters; "
                 "HRAG_MAX_DOCUMENT_BYTES allows no more",
                 field=_FIELD,
             )

@@ -141,7 +141,8 @@ def _body(
     if lines is not None:
         yield from _as_blocks(lines)
     elif header and body:
-        yield from _records(names, [row for row in body if row.cells not in header])
+        repeated = set(map(tuple, header))
+        yield from _records(names, [row for row in body if tuple(row.cells) not in repeated])
     else:
         for row in rows:
             text = _row_text(row.cells) if has_row_headers else _line(row.cells)

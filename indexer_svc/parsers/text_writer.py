@@ -22,6 +22,7 @@ from indexer_svc.parsers.parsed_file import (
     PageRange,
     ParsedFile,
 )
+from indexer_svc.parsers.table_grid import TableSize
 from indexer_svc.parsers.table_text import table_blocks
 from indexer_svc.titles import section_title
 
@@ -66,11 +67,13 @@ class TextWriter:
     A block is a heading, a paragraph, a list item, code or a table. Blank blocks are left out.
 
     Each method that adds text raises TooLarge once the text has more than `max_text_bytes` bytes
-    of UTF-8.
+    of UTF-8. A reader of tables whose cells may span rows and columns counts them in `table_size`
+    before it writes them.
     """
 
     def __init__(self, max_text_bytes: int) -> None:
         """Begins an empty text of at most `max_text_bytes` bytes of UTF-8."""
+        self.table_size = TableSize(max_text_bytes)
         self._max_bytes = max_text_bytes
         self._bytes = 0
         self._chars = 0

@@ -22,7 +22,7 @@ from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import DEFAULT_COLLECTION, IndexStatus
 from tests.crash.disks import KIB, MIB, Ballast, small_disk
-from tests.crash.documents import VARIABLES, document_of
+from tests.crash.documents import VARIABLES
 from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import StreamWriter, UnaryWriter, Worker
@@ -155,8 +155,7 @@ def test_the_reserve_has_space_for_deletions_on_a_full_disk(disk: Path) -> None:
     with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(8 * MIB)) as filling:
         filling.write(1000)
         filling.ballast.fill(6 * MIB)
-        with pytest.raises(errors.StorageFull):
-            filling.client.ingest(_TENANT, document_of(_TENANT, "new", 1))
+        _until_full(filling.workers()[0])
         for document_id in filling.collection.versions():
             entry = filling.collection.documents[document_id]
             write = entry.send(stores=False)

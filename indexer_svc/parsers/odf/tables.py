@@ -31,13 +31,12 @@ class _RowSpan(NamedTuple):
     text: str
 
 
-def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> TableGrid:
-    """Returns the rows of a table. Raises TooLarge if it has more than `max_chars` characters.
+def read_grid(table: Element, text_of: Callable[[Element], str], size: TableSize) -> TableGrid:
+    """Returns the rows of a table, and counts them in `size`, which may raise TooLarge.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
     rows: list[list[str]] = []
-    size = TableSize(max_chars)
     header_rows = 0
     above: dict[int, _RowSpan] = {}
     for row, is_header in _rows(table):

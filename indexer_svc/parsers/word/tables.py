@@ -19,14 +19,13 @@ _MAX_COLUMNS = 1_000
 _CONTINUED = "continue"
 
 
-def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> TableGrid:
-    """Returns the rows of a table. Raises TooLarge if it has more than `max_chars` characters.
+def read_grid(table: Element, text_of: Callable[[Element], str], size: TableSize) -> TableGrid:
+    """Returns the rows of a table, and counts them in `size`, which may raise TooLarge.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
     rows: list[list[str]] = []
     is_header: list[bool] = []
-    size = TableSize(max_chars)
     # The text of the cell above each column, as far as a cell may continue it.
     above: dict[int, str] = {}
     for row in outermost(table, ROW):

@@ -38,6 +38,8 @@ RESTORE = "restore.tmp"
 
 _log = structlog.get_logger()
 
+# The bytes of the pages that a small write replaces: LMDB copies each page before it changes it.
+_REPLACED_BYTES = 256 << 10
 # The disk space in bytes that is allocated for the file lock.mdb: 64 bytes for each open read
 # transaction, and 4 KiB more.
 _LOCK_BYTES = (MAX_READERS + 64) * 64
@@ -92,15 +94,25 @@ class Store:
         """Begins a write transaction that makes the store grow by about `extra_bytes`.
 
         Works like `write`, but does not use the disk space that is reserved for deletions. If the
-        free disk space without this reserve is too small, raises StorageFull before anything is
-        written.
+        free disk space without this reserve is too small, and deletions have not freed enough pages
+        of LMDB's file either, raises StorageFull before anything is written.
         """
-        self.require_place()
-        self.require_space()
         with self.write() as txn:
             if self._reserve is not None:
-                self._reserve.allocate(self.used_bytes, extra_bytes)
+                self._require_room(self._reserve, txn, extra_bytes + _REPLACED_BYTES)
             yield txn
+
+    def _require_room(self, reserve: Reserve, txn: Txn, extra_bytes: int) -> None:
+        try:
+            self.require_space(extra_bytes)
+            reserve.allocate(self.used_bytes, extra_bytes)
+        except StorageFull:
+            # Free pages have disk blocks already. LMDB cannot use all of them: a read transaction
+            # may see the old contents, and a large value needs neighbouring pages. Then the file
+            # grows into the reserve, of which half is kept for deletions.
+            free_page_bytes = self.used_bytes - txn.page_bytes()
+            if free_page_bytes < extra_bytes or not reserve.half_remains(self.used_bytes):
+                raise
 
     @property
     def used_bytes(self) -> int:

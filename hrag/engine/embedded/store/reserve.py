@@ -5,7 +5,7 @@ deletion would fail. But even on a full disk, a process can write into disk bloc
 allocated for the file. So before a write that may make the store grow, `posix_fallocate` allocates
 disk blocks of LMDB's file for all pages in use, for this write, and for the reserve. On a full
 disk, deletions write into the blocks of the reserve. Later writes use the pages that the deletions
-have freed.
+have freed, as long as half of the reserve remains.
 
 This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS write
 changed blocks to a new location, so a deletion may fail on them in spite of the reserve. On a file
@@ -86,6 +86,15 @@ class Reserve:
     def _fallocate(self, end: int) -> None:
         os.posix_fallocate(self._descriptor, self._allocated, end - self._allocated)
         self._allocated = end
+
+    def half_remains(self, used_bytes: int) -> bool:
+        """Returns True if at least half of the reserve is allocated after the pages in use.
+
+        Returns False on a file system that cannot allocate blocks.
+        """
+        if not self._reserve_bytes:
+            return False
+        return self._allocated >= used_bytes + self._reserve_bytes // 2
 
     def close(self) -> None:
         """Closes this object's descriptor of LMDB's file. The allocated blocks stay allocated."""

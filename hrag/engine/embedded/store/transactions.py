@@ -104,6 +104,14 @@ class Txn:
             for name, database in self.databases.items()
         }
 
+    def page_bytes(self) -> int:
+        """Returns the bytes of the pages that the LMDB databases occupy, without free pages."""
+        stats = [self.raw.stat(database.handle) for database in self.databases.values()]
+        return sum(
+            stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+            for stat in stats
+        )
+
     def tables(self) -> Iterator[Table[Any, Any, Any]]:
         """Yields each attribute of this object that is a `Table`, in the order of `DATABASES`.
 

@@ -5,6 +5,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from indexer_svc.parsers.html import parse_html
 from indexer_svc.parsers.html_tables import HtmlTable, table_of
+from indexer_svc.parsers.table_grid import TableSize
 
 
 def text_of(body: str) -> str:
@@ -17,7 +18,7 @@ def table(rows: str) -> HtmlTable:
     page = LexborHTMLParser(f"<table>{rows}</table>")
     node = page.css_first("table")
     assert node is not None
-    return table_of(node, lambda _node: True, lambda cell: cell.text().strip())
+    return table_of(node, lambda _node: True, lambda cell: cell.text().strip(), TableSize(10_000))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Dangerous archives are refused before they are unpacked, and entities are never replaced."""
 
 import struct
+from io import BytesIO
 from zipfile import ZipFile
 
 import pytest
@@ -135,3 +136,23 @@ def test_the_archives_of_the_tests_can_be_read_by_zipfile(tmp_path):
     path.write_bytes(archive({"a": "1", "b": b"2"}))
     with ZipFile(path) as zipped:
         assert [zipped.read(name) for name in zipped.namelist()] == [b"1", b"2"]
+
+
+def test_a_part_is_read_again_only_within_a_limit(monkeypatch):
+    monkeypatch.setattr(module, "MAX_AGAIN_BYTES", 20)
+    package = Package(archive({"a.xml": b"<a/>......", "b.xml": b"<b/>"}), "a test", "a.xml")
+    for _ in range(3):
+        package.read("a.xml")
+    assert package.read("b.xml") == b"<b/>"
+    with pytest.raises(TooLarge, match=r"its part a\.xml too often: at most 20 bytes"):
+        package.read("a.xml")
+
+
+def test_a_slide_that_is_listed_twice_is_read_once():
+    part = "ppt/presentation.xml"
+    content = pptx_file()
+    with ZipFile(BytesIO(content)) as zipped:
+        main = zipped.read(part).decode()
+    slide = main[main.index("<p:sldId ") :].split("/>")[0] + "/>"
+    twice = with_part(content, part, main.replace(slide, slide * 50).encode())
+    assert parse(twice, PPTX, AMPLE_BYTES) == parse(content, PPTX, AMPLE_BYTES)

@@ -140,6 +140,50 @@ def test_no_document_is_lost_when_the_disk_becomes_full(disk):
         assert (report.documents, report.problems) == (len(stored), ())
 
 
+@pytest.fixture
+def full_store(disk):
+    """A store with documents on a disk of which other files then take all that is free."""
+    with closing(open_for_writing(disk / "store", reserve_bytes=MIB)) as store:
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        for number in range(50):
+            writer.put(writer.open("t", "c"), prepared(f"d{number}", sentences(200, number)))
+        Ballast(disk).fill()
+        yield store
+        assert check(store).problems == ()
+
+
+def test_documents_are_accepted_in_the_pages_that_deletions_have_freed(full_store):
+    writer = EmbeddedWriter(full_store)
+    opened = writer.open("t", "c")
+    with pytest.raises(StorageFull, match=r"this write needs [1-9][0-9,]+ bytes"):
+        writer.put(opened, prepared("new", sentences(200, 50)))
+    with pytest.raises(StorageFull, match=r"this write needs [1-9][0-9,]+ bytes"):
+        writer.create_collection("t", "new", collection_settings())
+    for number in range(40):
+        writer.delete(opened, f"d{number}")
+    writer.create_collection("t", "new", collection_settings())
+    for number in range(100):
+        writer.put(opened, prepared(f"new{number % 10}", sentences(200, number)))
+    assert writer.document_with_text(opened, "new9")[1] == sentences(200, 99)
+
+
+def test_half_of_the_reserve_is_kept_for_deletions_while_a_reader_keeps_pages(full_store):
+    """LMDB cannot use the free pages, so writes make the file grow into the reserve."""
+    writer = EmbeddedWriter(full_store)
+    opened = writer.open("t", "c")
+    for number in range(30):
+        writer.delete(opened, f"d{number}")
+    before = full_store.used_bytes
+    with full_store.read():
+        assert put_until_full(writer)
+        assert full_store.used_bytes > before
+        allocated = (full_store.directory / "data.mdb").stat().st_blocks * 512
+        assert allocated > full_store.used_bytes + MIB // 4
+        for number in range(30, 35):
+            writer.delete(opened, f"d{number}")
+
+
 def put_until_full(writer: EmbeddedWriter) -> list[str]:
     """Stores documents until the disk is full. Returns the ids of the stored documents."""
     opened = writer.open("t", "c")

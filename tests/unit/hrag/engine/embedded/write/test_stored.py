@@ -124,9 +124,9 @@ def test_a_document_with_wrong_summaries_is_not_stored(writer):
 
 
 def test_a_document_is_refused_on_a_full_disk(store, writer, monkeypatch):
-    def full(extra_bytes: int = 0) -> None:
+    def full(extra_bytes: int) -> None:
         raise StorageFull("the disk is full")
 
-    monkeypatch.setattr(store, "require_space", full)
+    monkeypatch.setattr(store, "growing_write", full)
     with pytest.raises(StorageFull):
         writer.put_stored(writer.open("t", "c"), StoredDocument(DOCUMENT, SUMMARIES))
