@@ -189,7 +189,9 @@ def test_many_slow_files_of_one_tenant_leave_a_parser_to_others(services: Runnin
             thread.start()
         for thread in attackers:
             thread.join(60)
-    assert [type(error) for error in errors] == [DeadlineExceeded] * 6
+    # A fast machine reaches the parser's limit of memory before the deadline.
+    assert len(errors) == len(attackers)
+    assert all(isinstance(error, DeadlineExceeded | UnreadableDocument) for error in errors)
     _until_idle(services)
 
 
