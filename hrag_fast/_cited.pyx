@@ -356,14 +356,16 @@ cdef class Excerpt:
         cdef size_t end = (
             self.borders[sentence + 1] if self.is_known(sentence + 1) else leaf.char_end
         )
-        cdef size_t first = start - self.char_start, last = end - self.char_start
+        # A leaf whose characters do not match its bytes may end after the text.
+        cdef size_t last = min(end - self.char_start, <size_t>len(self.text))
+        cdef size_t first = min(start - self.char_start, last)
         while first < last and Py_UNICODE_ISSPACE(self.text[first]):
             first += 1
         if first < last:
             while Py_UNICODE_ISSPACE(self.text[last - 1]):
                 last -= 1
         else:
-            first = start - self.char_start
+            first = min(start - self.char_start, last)
         result.char_start = <uint32_t>(self.char_start + first)
         result.char_end = <uint32_t>(self.char_start + last)
         result.byte_start = self.bytes_of(self.byte_start, first)

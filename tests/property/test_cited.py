@@ -139,3 +139,15 @@ def test_a_term_without_a_weight_is_refused():
         matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches_of([(0, 4, 1)]), weight)
     with pytest.raises(IndexError, match=r"which\[0\] is 0; it must be below 0"):
         matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches_of([(0, 4, 0)]))
+
+
+@pytest.mark.parametrize("section", range(16))
+@pytest.mark.parametrize("length", [0, 3, 50])
+def test_a_heading_that_would_end_after_the_text_ends_with_it(section, length):
+    text = "Dogs bark. Cats"
+    leaf = ChunkRecord(0, 15, 0, 15, 0, 0, 0, 0, 0, 0)
+    sections = np.array([section], np.uint32)
+    found = matched_sentence(
+        text.encode(), leaf, sections, lambda _text, offset, _section: offset + length
+    )
+    assert max(found) <= len(text)
