@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import hrag.gateway
+from hrag.v1 import retriever_pb2
 
 FOLDER = Path(hrag.gateway.__file__).parent / "explorer"
 MODULES = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
@@ -37,6 +38,11 @@ def test_every_key_has_a_text_and_every_text_is_used() -> None:
     beginnings = tuple(_BEGINNING.findall(CODE))
     assert used - set(texts) == set()
     assert [key for key in texts if key not in used and not key.startswith(beginnings)] == []
+
+
+def test_every_limit_of_the_server_has_a_text() -> None:
+    names = [field.json_name for field in retriever_pb2.Limits.DESCRIPTOR.fields]
+    assert [name for name in names if f"limit.{name}" not in _texts("english.js")] == []
 
 
 def test_data_is_shown_only_as_text() -> None:
