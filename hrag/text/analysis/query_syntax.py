@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hrag.values.errors import InvalidArgument
-from hrag_fast import fold, inside_word
+from hrag_fast import Folding, fold, inside_word
 
 MAX_REQUIRED = 16
 
@@ -75,21 +75,23 @@ def parse(text: str) -> ParsedQuery:
 class RequiredParts:
     """The required parts of a query (quoted phrases, words after `+`), for comparison with texts.
 
-    Parts and texts are folded before they are compared, so case does not matter, and each run of
-    white space counts as one space. A part is not found where it would begin or end inside a word
-    of the text: `cat` is not in `concatenate`. In scripts without spaces, a part may begin and end
-    at every character: `数据` is in `大数据库`.
+    Parts and texts are folded before they are compared, by the folding of the collection's
+    analyzer. So case does not matter, and each run of white space counts as one space. A part
+    is not found where it would begin or end inside a word of the text: `cat` is not in
+    `concatenate`. In scripts without spaces, a part may begin and end at every character: `数据` is
+    in `大数据库`.
     """
 
-    def __init__(self, required: Sequence[str]) -> None:
-        self._parts = [fold(part, single_spaces=True) for part in required]
+    def __init__(self, required: Sequence[str], folding: Folding) -> None:
+        self._folding = folding
+        self._parts = [fold(part, folding, single_spaces=True) for part in required]
 
     def are_in(self, texts: Iterable[str]) -> bool:
         """Returns True if each part is in at least one of the texts.
 
         Takes time linear in the length of the texts and the parts.
         """
-        folded = [fold(text, single_spaces=True) for text in texts]
+        folded = [fold(text, self._folding, single_spaces=True) for text in texts]
         return all(any(_has(text, part) for text in folded) for part in self._parts)
 
 

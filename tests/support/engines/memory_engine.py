@@ -63,7 +63,7 @@ from hrag.passages.indexed_text import (
 )
 from hrag.passages.surrounded_leaf import surrounded_leaf
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
-from hrag.text.analysis import MAX_FREQUENCY, analyzer
+from hrag.text.analysis import MAX_FREQUENCY, analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
 from hrag.text.bm25 import term_weights
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
@@ -684,7 +684,7 @@ class MemorySnapshot:
             best = self._best_summaries(request, versions)
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
             sections = tuple(summary.section(self._level) for summary in best[:100])
-        required = RequiredParts(request.required)
+        required = RequiredParts(request.required, folding_of(self.settings.analyzer))
         return [leaf for leaf in leaves if required.are_in(leaf.text.searched_texts())], sections
 
     def _best_summaries(self, request, versions) -> list[_Scored]:
