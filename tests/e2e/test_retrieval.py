@@ -150,8 +150,8 @@ def test_a_vector_with_a_text_is_used_by_dense_retrieval_only(client: Client, li
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('why "access denied"', {"denied"}),
-        ('"ACCESS   denied" key', {"denied"}),
+        ('why +"access denied"', {"denied"}),
+        ('"ACCESS   denied"', {"denied"}),
         ("what does +E-4711 mean?", {"code", "zh"}),
         ("+E-4711 +门", {"zh"}),
         ('+cats "no such words"', set()),

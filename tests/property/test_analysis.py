@@ -198,8 +198,9 @@ def test_a_text_contains_each_of_its_words(text):
 @given(st.text(alphabet='ab1 +"“”+,?', max_size=30))
 def test_required_parts_are_in_the_text_of_the_query(query):
     parsed = parse(query)
-    assert len(parsed.required) == len(set(parsed.required))
-    for part in parsed.required:
+    marked = parsed.required + parsed.preferred
+    assert all(len(parts) == len(set(parts)) for parts in (parsed.required, parsed.preferred))
+    for part in marked:
         assert part == " ".join(part.split()) != ""
         assert part in parsed.text
-    assert parsed.required or parsed.text == query
+    assert marked or parsed.text == query

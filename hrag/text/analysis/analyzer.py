@@ -53,6 +53,8 @@ _JOINED_FACTOR = 0.5
 # find a text, and hardly change the order of texts that have the word itself.
 _ACCENT_FACTOR = 0.5
 _VARIANT_FACTOR = 0.1
+# A word of a quoted phrase inside a sentence counts like two words.
+_PREFERRED_FACTOR = 2.0
 # A word of two CJK characters becomes three or four terms, so each of these terms has a quarter of
 # the weight of a word.
 _CJK_FACTOR = 0.25
@@ -146,9 +148,10 @@ class Analyzer:
                 kept[start:end] = text[start:end] if stays else " " * (end - start)
         return " ".join("".join(kept).split())
 
-    def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
+    def query_terms(self, text: str, preferred: Sequence[str] = ()) -> tuple[QueryTerm, ...]:
         """Returns the distinct terms of a query in order of their first occurrence.
 
+        The terms of the phrases `preferred`, which are parts of the text, have more weight.
         Stop words are left out, except in a query that consists only of stop words. Returns at most
         the first MAX_QUERY_TERMS terms.
         """
@@ -158,6 +161,11 @@ class Analyzer:
         for token, factor in content_tokens or tokens:
             term = self._extractor.term(token)
             factors[term] = max(factor, factors.get(term, 0.0))
+        for term in {
+            self._extractor.term(x) for part in preferred for x in self._extractor.tokens(part)
+        }:
+            if term in factors:
+                factors[term] *= _PREFERRED_FACTOR
         terms = list(factors.items())[:MAX_QUERY_TERMS]
         return tuple(QueryTerm(term_id(text), text, factor) for text, factor in terms)
 

@@ -365,3 +365,11 @@ def test_a_match_of_a_variant_is_the_text_that_it_varies():
         matches = english.matches(text, np.array([term_id(term)], np.uint64))
         found = [text[a:b] for a, b in zip(matches.starts, matches.ends, strict=True)]
         assert found == [span]
+
+
+def test_words_of_a_preferred_phrase_count_twice():
+    terms = analyzer("english/3").query_terms(
+        "What does slow start of E4711 mean", ("slow starts",)
+    )
+    factors = {term.text: term.factor for term in terms}
+    assert factors == {"slow": 2, "start": 2, "e4711": 1, "e": 0.1, "4711": 0.1, "mean": 1}

@@ -13,30 +13,41 @@ from hrag_fast import Folding
 
 
 @pytest.mark.parametrize(
-    ("query", "text", "required"),
+    ("query", "text", "required", "preferred"),
     [
-        ("plain  words ", "plain  words ", ()),
-        ('the "exact phrase" here', "the exact phrase here", ("exact phrase",)),
-        ("请问“数据库”是什么", "请问“数据库”是什么", ()),
-        ('"a  b" “c”', "a b “c”", ("a b",)),
-        ("fix +E-4711 now", "fix E-4711 now", ("E-4711",)),
-        ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++")),
-        ("+first", "first", ("first",)),
-        ('+"a b" c', "a b c", ("a b",)),
-        ("a\n+b", "a b", ("b",)),
-        ("+x +x", "x x", ("x",)),
-        # The following queries have no required parts.
-        ("C++ c+d", "C++ c+d", ()),
-        ("1 + 2 ++", "1 + 2 ++", ()),
-        ('say "hello', 'say "hello', ()),
-        ("“a", "“a", ()),
-        ('27" monitor or 24" screen', '27" monitor or 24" screen', ()),
-        ('nothing in "" or " "', 'nothing in "" or " "', ()),
-        ("", "", ()),
+        ("plain  words ", "plain  words ", (), ()),
+        ('the "exact phrase" here', "the exact phrase here", (), ("exact phrase",)),
+        (
+            'What does "torque" mean for +E-4711?',
+            "What does torque mean for E-4711?",
+            ("E-4711",),
+            ("torque",),
+        ),
+        ('请问"数据库"是什么', "请问 数据库 是什么", (), ("数据库",)),
+        ("请问“数据库”是什么", "请问“数据库”是什么", (), ()),
+        ('"exact  phrase"', "exact phrase", ("exact phrase",), ()),
+        ('"a b", "c"?', "a b , c ?", ("a b", "c"), ()),
+        ('"a  b" “c”', "a b “c”", (), ("a b",)),
+        ('+x "a b"', "x a b", ("x", "a b"), ()),
+        ('say +"a b" and "c"', "say a b and c", ("a b",), ("c",)),
+        ("fix +E-4711 now", "fix E-4711 now", ("E-4711",), ()),
+        ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++"), ()),
+        ("+first", "first", ("first",), ()),
+        ('+"a b" c', "a b c", ("a b",), ()),
+        ("a\n+b", "a b", ("b",), ()),
+        ("+x +x", "x x", ("x",), ()),
+        # The following queries have no marked parts.
+        ("C++ c+d", "C++ c+d", (), ()),
+        ("1 + 2 ++", "1 + 2 ++", (), ()),
+        ('say "hello', 'say "hello', (), ()),
+        ("“a", "“a", (), ()),
+        ('27" monitor or 24" screen', '27" monitor or 24" screen', (), ()),
+        ('nothing in "" or " "', 'nothing in "" or " "', (), ()),
+        ("", "", (), ()),
     ],
 )
-def test_a_query_is_parsed_into_its_text_and_its_required_parts(query, text, required):
-    assert parse(query) == (text, required)
+def test_a_query_is_parsed_into_its_text_and_its_marked_parts(query, text, required, preferred):
+    assert parse(query) == (text, required, preferred)
 
 
 @pytest.mark.parametrize(
