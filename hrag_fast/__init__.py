@@ -32,6 +32,7 @@ try:
         Matches,
         TermExtractor,
         Token,
+        Variant,
         fold,
         term_id,
     )
@@ -44,7 +45,7 @@ try:
         CUT_WORD,
         boundary_ranks,
     )
-    from hrag_fast._characters import MAX_CLUSTER, inside_word
+    from hrag_fast._characters import MAX_CLUSTER, Folding, inside_word
     from hrag_fast._cited import MAX_SECTIONS_TRIED, REACH, matched_sentence, merged_spans
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
@@ -83,6 +84,7 @@ __all__ = [
     "REACH",
     "SUM",
     "CitedDocument",
+    "Folding",
     "Graph",
     "GraphSearch",
     "Groups",
@@ -96,6 +98,7 @@ __all__ = [
     "TermExtractor",
     "Token",
     "UnigramTokenizer",
+    "Variant",
     "boundary_ranks",
     "climb",
     "fold",

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag_fast._characters import Folding
+
 MAX_FREQUENCY: Final = 255
 
 class LeafTerms(NamedTuple):
@@ -24,7 +26,7 @@ class LeafTerms(NamedTuple):
     """uint64: `term_id << 8 | min(frequency, MAX_FREQUENCY)`. The entries of a leaf ascend, and
     each term has one entry."""
     lengths: NDArray[np.uint32]
-    """uint32[n]: how many terms each leaf has, counted with repetitions."""
+    """uint32[n]: how many terms each leaf has, counted with repetitions and without variants."""
 
 class Matches(NamedTuple):
     """The spans of m occurrences of terms in a text, ordered by start, end and term.
@@ -47,6 +49,16 @@ class Token(NamedTuple):
     is_word: bool
     """True for words, False for joined runs and CJK terms."""
 
+class Variant(NamedTuple):
+    """Another spelling of a part of a word or joined run, for example ``cafe`` for ``café``."""
+
+    text: str
+    """The spelling, which is stemmed like a word."""
+    start: int
+    """The first character of the part."""
+    end: int
+    """The end of the part, in characters."""
+
 class TermExtractor:
     """Finds the terms of texts.
 
@@ -60,7 +72,13 @@ class TermExtractor:
       are one term each, and are not stemmed: ``3.11.7``, ``c++``, ``user@example.org``. Their
       words are terms too.
 
-    Terms come in the order in which they begin, except that a joined run comes after its words.
+    * variants: the words that `variants` returns for a word or a joined run. They are stemmed, and
+      are left out if their term is that of the word. `variants` must always return the same for
+      the same text. It is called for texts of up to 256 bytes, and must return nothing for a word
+      of ASCII letters alone or of ASCII digits alone.
+
+    Terms come in the order in which they begin, except that a joined run comes after its words, and
+    variants come after the word or the joined run that they vary.
 
     `stem` returns the stem of a word. It must always return the same stem for the same word. If
     `stem` is None, words are not stemmed. With `ascii_only`, words that have characters outside of
@@ -70,11 +88,19 @@ class TermExtractor:
     Stems are cached in two caches of about 1 MB each. The first cache has the stems of up to
     32,768 words of up to 24 bytes. It consists of sets of four words, and a new word evicts the
     oldest word of its set. The second cache has the stems of up to 8,192 longer words. A look-up
-    compares whole words, not only their hashes. Threads may share an extractor: the GIL protects
-    the caches, even if `stem` releases the GIL.
+    compares whole words, not only their hashes. A third cache has the variants of up to 16,384
+    words and joined runs, in 5 MB. Threads may share an extractor: the GIL protects the caches,
+    even if `stem` releases the GIL.
     """
 
-    def __init__(self, stem: Callable[[str], str] | None, *, ascii_only: bool = False) -> None: ...
+    def __init__(
+        self,
+        stem: Callable[[str], str] | None,
+        *,
+        ascii_only: bool = False,
+        folding: Folding = Folding.UNICODE,
+        variants: Callable[[str], Sequence[Variant]] | None = None,
+    ) -> None: ...
     def terms(self, text: str) -> NDArray[np.uint64]:
         """Returns the ids of all terms of a text, in order, with repetitions, uint64[n]."""
 
@@ -94,7 +120,10 @@ class TermExtractor:
         """
 
     def tokens(self, text: str) -> list[Token]:
-        """Returns all tokens of a text, with repetitions, in the order of the method `terms`."""
+        """Returns all tokens of a text, with repetitions, in the order of the method `terms`.
+
+        Variants are not among them.
+        """
 
     def term(self, token: Token) -> str:
         """Returns the term of a token: the stem of a word, or the token's text."""
@@ -106,13 +135,14 @@ def term_id(term: str) -> int:
     surrogate, which no term has.
     """
 
-def fold(text: str, *, single_spaces: bool = False) -> str:
+def fold(text: str, folding: Folding = Folding.UNICODE, *, single_spaces: bool = False) -> str:
     """Returns the folded text, in which different spellings of a word are equal.
 
-    Folding is NFKC, then full case folding, then NFKC again. Before that, it drops characters
-    that are invisible inside words: soft hyphens U+00AD, joiners U+034F, U+200C, U+200D and
-    U+2060, byte order marks U+FEFF, and variation selectors. With `single_spaces`, each run of
-    white space also becomes one space, and white space at both ends is removed.
+    Folding is NFKC, then full case folding, then NFKC again; `folding` may make more spellings
+    equal. Before that, it drops characters that are invisible inside words: soft hyphens U+00AD,
+    joiners U+034F, U+200C, U+200D and U+2060, byte order marks U+FEFF, and variation selectors.
+    With `single_spaces`, each run of white space also becomes one space, and white space at both
+    ends is removed.
 
     A cluster is a character with the marks, inner Hangul letters and invisible characters that
     follow it. A cluster of more than 32 code points is folded in pieces of 32, so that the time

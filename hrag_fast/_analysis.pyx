@@ -32,7 +32,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from hrag_fast import _characters
-from hrag_fast._characters import character_page, folded_bytes
+from hrag_fast._characters import Folding, character_page, folded_bytes
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)
@@ -75,6 +75,7 @@ cdef extern from *:
 LeafTerms = namedtuple("LeafTerms", ("starts", "entries", "lengths"))
 Matches = namedtuple("Matches", ("starts", "ends", "which"))
 Token = namedtuple("Token", ("text", "is_word"))
+Variant = namedtuple("Variant", ("text", "start", "end"))
 
 cdef enum:
     # The classes of characters; `_characters.py` describes them.
@@ -85,16 +86,20 @@ assert (_characters.MARK, _characters.SPACE) == (MARK, SPACE)
 assert (_characters.JOINER, _characters.SUFFIX) == (JOINER, SUFFIX)
 
 cdef enum:
+    WORDS_ONLY, WITH_JOINED, ALL_TERMS
+
+cdef enum:
     FREQUENCY_LIMIT = 255
     STEMMED_CHARS = 64  # Longer words are not stemmed: they are data, not language.
     PAGES = 0x1100  # Pages of 256 characters cover all code points of Unicode.
-    CLUSTERS = 8192  # The cache has at most this many clusters, about 200 bytes each.
+    CLUSTERS = 8192  # Each cache has at most this many clusters, about 200 bytes each.
     # The first cache of stems has 8,192 sets of 4 words: 32,768 words of up to 24 bytes, in 1 MB
     # for each language.
     STEM_SET_BITS = 13
     STEM_WAYS = 4
     STEM_WORD_BYTES = 24
     LONG_STEMS = 8192  # The second cache has at most this many words, about 150 bytes each.
+    VARIANTS = 16384  # This cache has at most this many words and joined runs, 300 bytes each.
     PADDING = 24  # This many bytes may be read past the end of a text.
     CROWDED = 64  # A bucket with more ids than this is sorted by heap sort, not by insertion.
     # After each 256 KiB of text, which take about 3 ms, `leaf_terms` lets other threads have the
@@ -141,40 +146,50 @@ ctypedef fused Unit:
     uint16_t
     uint32_t
 
-# Pages are published one by one, and never changed or freed. A page has 2 KB; all pages together
-# have 9 MB.
-cdef Character* pages[PAGES]
-cdef dict clusters = {}
+cdef class Tables:
+    """The pages and clusters of one folding."""
 
+    # Pages are published one by one, and never changed or freed. A page has 2 KB; all pages
+    # together have 9 MB.
+    cdef Character* pages[PAGES]
+    cdef dict clusters
+    cdef object folding
+    cdef bint is_turkish
 
-cdef Character* load_page(uint32_t number) except NULL:
-    cdef bytes entries = character_page(number)
-    cdef Character* page
-    if pages[number] is NULL:  # Another thread may have been faster.
-        page = <Character*>calloc(256, sizeof(Character))
+    def __cinit__(self, folding):
+        self.folding = folding
+        self.is_turkish = folding is Folding.TURKISH
+        self.clusters = {}
+
+    cdef Character* load_page(self, uint32_t number) except NULL:
+        cdef bytes entries = character_page(number, self.folding)
+        cdef Character* page
+        if self.pages[number] is NULL:  # Another thread may have been faster.
+            page = <Character*>calloc(256, sizeof(Character))
+            if page is NULL:
+                raise MemoryError
+            memcpy(page, <const char*>entries, 256 * sizeof(Character))
+            self.pages[number] = page
+        return self.pages[number]
+
+    cdef inline Character* character(self, uint32_t code_point) except NULL:
+        cdef Character* page = self.pages[code_point >> 8]
         if page is NULL:
-            raise MemoryError
-        memcpy(page, <const char*>entries, 256 * sizeof(Character))
-        pages[number] = page
-    return pages[number]
+            page = self.load_page(code_point >> 8)
+        return page + (code_point & 0xFF)
+
+    cdef tuple folded_cluster(self, str text, Py_ssize_t start, Py_ssize_t end):
+        cdef str cluster = PyUnicode_Substring(text, start, end)
+        cdef tuple folded = self.clusters.get(cluster)
+        if folded is None:
+            folded = folded_bytes(cluster, self.folding)
+            if len(self.clusters) >= CLUSTERS:
+                self.clusters.clear()
+            self.clusters[cluster] = folded
+        return folded
 
 
-cdef inline Character* character(uint32_t code_point) except NULL:
-    cdef Character* page = pages[code_point >> 8]
-    if page is NULL:
-        page = load_page(code_point >> 8)
-    return page + (code_point & 0xFF)
-
-
-cdef tuple folded_cluster(str text, Py_ssize_t start, Py_ssize_t end):
-    cdef str cluster = PyUnicode_Substring(text, start, end)
-    cdef tuple folded = clusters.get(cluster)
-    if folded is None:
-        folded = folded_bytes(cluster)
-        if len(clusters) >= CLUSTERS:
-            clusters.clear()
-        clusters[cluster] = folded
-    return folded
+cdef dict tables_of = {folding: Tables(folding) for folding in Folding}
 
 
 cdef inline uint64_t fnv(uint64_t state, const uint8_t* data, size_t size) noexcept nogil:
@@ -200,12 +215,13 @@ def term_id(str term not None):
     return hashed(<const uint8_t*><const char*>encoded, len(encoded))
 
 
-def fold(str text not None, *, bint single_spaces=False):
+def fold(str text not None, folding=Folding.UNICODE, *, bint single_spaces=False):
     """Folds a text; see `_analysis.pyi`."""
-    if PyUnicode_IS_ASCII(text) and not single_spaces:
+    cdef Tables tables = tables_of[folding]
+    if PyUnicode_IS_ASCII(text) and not single_spaces and not tables.is_turkish:
         return text.lower()
     cdef Buffers buffers = Buffers()
-    buffers.fold(text)
+    buffers.fold(text, tables)
     if single_spaces:
         buffers.collapse_spaces()
     return PyUnicode_DecodeUTF8(<const char*>buffers.bytes, buffers.size, NULL)
@@ -235,6 +251,7 @@ cdef class Buffers:
         size_t capacity
         Occurrence* occurrences
         size_t occurrence_count
+        size_t variant_count  # How many of the occurrences are variants.
         size_t occurrence_capacity
         Match* matches
         uint64_t* ids  # The ids of `occurrences`, sorted.
@@ -268,20 +285,22 @@ cdef class Buffers:
         self.capacity = needed
         return 0
 
-    cdef int fold(self, str text) except -1:
+    cdef int fold(self, str text, Tables tables) except -1:
         """Fills `bytes`, `classes` and, with `keeps_places`, `places`."""
         cdef int kind = PyUnicode_KIND(text)
         self.size = 0
         self.reserve(len(text))
         if kind == 1:
-            if PyUnicode_IS_ASCII(text) and not self.keeps_places:
-                fold_ascii(self, PyUnicode_1BYTE_DATA(text), len(text))
+            if PyUnicode_IS_ASCII(text) and not self.keeps_places and not tables.is_turkish:
+                fold_ascii(self, tables, PyUnicode_1BYTE_DATA(text), len(text))
             else:
-                fold_units(self, text, <const uint8_t*>PyUnicode_1BYTE_DATA(text), len(text))
+                fold_units(
+                    self, tables, text, <const uint8_t*>PyUnicode_1BYTE_DATA(text), len(text)
+                )
         elif kind == 2:
-            fold_units(self, text, <const uint16_t*>PyUnicode_2BYTE_DATA(text), len(text))
+            fold_units(self, tables, text, <const uint16_t*>PyUnicode_2BYTE_DATA(text), len(text))
         else:
-            fold_units(self, text, <const uint32_t*>PyUnicode_4BYTE_DATA(text), len(text))
+            fold_units(self, tables, text, <const uint32_t*>PyUnicode_4BYTE_DATA(text), len(text))
         memset(self.bytes + self.size, 0, PADDING)
         memset(self.classes + self.size, OTHER, PADDING)
         return 0
@@ -369,8 +388,8 @@ cdef class Buffers:
         return size
 
 
-cdef void fold_ascii(Buffers buffers, const uint8_t* text, size_t size) noexcept:
-    cdef const Character* page = pages[0]
+cdef int fold_ascii(Buffers buffers, Tables tables, const uint8_t* text, size_t size) except -1:
+    cdef const Character* page = tables.character(0)
     cdef uint8_t* folded = buffers.bytes
     cdef uint8_t* classes = buffers.classes
     cdef size_t i
@@ -379,33 +398,37 @@ cdef void fold_ascii(Buffers buffers, const uint8_t* text, size_t size) noexcept
     for i in range(size):
         classes[i] = page[text[i]].class_
     buffers.size = size
+    return 0
 
 
-cdef int fold_units(Buffers buffers, str text, const Unit* units, Py_ssize_t size) except -1:
+cdef int fold_units(
+    Buffers buffers, Tables tables, str text, const Unit* units, Py_ssize_t size
+) except -1:
     cdef Py_ssize_t start = 0, end
     cdef Character* first
     buffers.reserve(4 * size)
     while start < size:
-        first = character(units[start])
+        first = tables.character(units[start])
         end = start + 1
         while (
             end < size
             and units[end] >= 0x80
             and end - start < CLUSTER_LIMIT
-            and character(units[end]).may_combine
+            and tables.character(units[end]).may_combine
         ):
             end += 1
         if end == start + 1 and first.size > 0:
             buffers.append(first.folded, first.size, first.class_, start, end)
         else:
-            append_cluster(buffers, text, start, end)
+            append_cluster(buffers, tables.folded_cluster(text, start, end), start, end)
             buffers.reserve(buffers.size + 4 * (size - end))
         start = end
     return 0
 
 
-cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t end) except -1:
-    cdef tuple folded = folded_cluster(text, start, end)
+cdef int append_cluster(
+    Buffers buffers, tuple folded, Py_ssize_t start, Py_ssize_t end
+) except -1:
     cdef bytes encoded = folded[0]
     cdef bytes classes = folded[1]
     cdef const uint8_t* data = <const uint8_t*><const char*>encoded
@@ -496,13 +519,21 @@ cdef class TermExtractor:
     cdef:
         object stem
         bint ascii_only
+        Tables tables
+        object variants
         StemSet* stems
         dict long_stems
+        dict known_variants
 
-    def __cinit__(self, stem, *, bint ascii_only=False):
+    def __cinit__(
+        self, stem, *, bint ascii_only=False, folding=Folding.UNICODE, variants=None
+    ):
         self.stem = stem
         self.ascii_only = ascii_only
+        self.tables = tables_of[folding]
+        self.variants = variants
         self.long_stems = {}
+        self.known_variants = {}
         self.stems = <StemSet*>aligned_alloc(sizeof(StemSet), sizeof(StemSet) << STEM_SET_BITS)
         if self.stems is NULL:
             raise MemoryError
@@ -513,8 +544,8 @@ cdef class TermExtractor:
 
     def terms(self, str text not None):
         cdef Buffers buffers = Buffers()
-        buffers.fold(text)
-        self.scan(buffers, True)
+        buffers.fold(text, self.tables)
+        self.scan(buffers, ALL_TERMS)
         cdef size_t i
         ids = np.empty(buffers.occurrence_count, np.uint64)
         cdef uint64_t[::1] out = ids
@@ -524,8 +555,8 @@ cdef class TermExtractor:
 
     def word_ids(self, str text not None):
         cdef Buffers buffers = Buffers()
-        buffers.fold(text)
-        self.scan(buffers, False)
+        buffers.fold(text, self.tables)
+        self.scan(buffers, WORDS_ONLY)
         buffers.sort()
         cdef size_t i, size = 0
         for i in range(buffers.occurrence_count):
@@ -551,12 +582,12 @@ cdef class TermExtractor:
             text = leaves[i]
             if text is None:
                 raise TypeError(f"texts[{i}] is None; it must be a str")
-            buffers.fold(text)
-            self.scan(buffers, True)
+            buffers.fold(text, self.tables)
+            self.scan(buffers, ALL_TERMS)
             buffers.sort()
             entries.extend(buffers.ids, buffers.occurrence_count)
             starts_out[i + 1] = entries.size
-            lengths_out[i] = buffers.occurrence_count
+            lengths_out[i] = buffers.occurrence_count - buffers.variant_count
             turn += buffers.size
             if turn >= TEXT_BYTES_A_TURN:
                 turn = 0
@@ -569,8 +600,8 @@ cdef class TermExtractor:
             if ids[i - 1] > ids[i]:
                 raise ValueError(f"ids must ascend; ids[{i}] is {ids[i]}, after {ids[i - 1]}")
         cdef Buffers buffers = Buffers(True)
-        buffers.fold(text)
-        self.scan(buffers, True)
+        buffers.fold(text, self.tables)
+        self.scan(buffers, ALL_TERMS)
         cdef const uint64_t* wanted = &ids[0] if n > 0 else NULL
         cdef size_t size = buffers.match(wanted, n)
         cdef const Match* matches = buffers.matches
@@ -587,8 +618,8 @@ cdef class TermExtractor:
         cdef Occurrence occurrence
         cdef size_t i
         cdef list result = []
-        buffers.fold(text)
-        self.scan(buffers, True)
+        buffers.fold(text, self.tables)
+        self.scan(buffers, WITH_JOINED)
         for i in range(buffers.occurrence_count):
             occurrence = buffers.occurrences[i]
             result.append(Token(
@@ -614,30 +645,36 @@ cdef class TermExtractor:
             and (is_ascii or not self.ascii_only)
         )
 
-    cdef int scan(self, Buffers buffers, bint joined) except -1:
-        """Fills `buffers.occurrences` with the terms of the folded text."""
+    cdef int scan(self, Buffers buffers, int kinds) except -1:
+        """Fills `buffers.occurrences` with the terms of the folded text.
+
+        `kinds` is WORDS_ONLY (words and CJK terms), WITH_JOINED or ALL_TERMS (also variants).
+        """
         cdef const uint8_t* classes = buffers.classes
         cdef size_t place = 0, size = buffers.size
-        buffers.occurrence_count = 0
+        buffers.occurrence_count = buffers.variant_count = 0
         while place < size:
             if classes[place] == WORD:
-                place = self.scan_run(buffers, place, joined)
+                place = self.scan_run(buffers, place, kinds)
             elif classes[place] == CJK:
                 place = scan_cjk(buffers, place)
             else:
                 place += 1
         return 0
 
-    cdef size_t scan_run(self, Buffers buffers, size_t start, bint joined) except 0:
+    cdef size_t scan_run(self, Buffers buffers, size_t start, int kinds) except 0:
         """Adds the words of a run, then the whole run if it has more than one word or a suffix.
 
-        The run itself is added only with `joined`. Returns the end of the run.
+        Returns the end of the run.
         """
         cdef const uint8_t* classes = buffers.classes
         cdef const uint8_t* data = buffers.bytes
         cdef size_t end = hrag_word_end(classes, start), word = start, first_end = end
+        cdef bint varied = kinds == ALL_TERMS and self.variants is not None
         while True:
             buffers.emit(self.word_term(data + word, end - word), word, end)
+            if varied and may_vary(data + word, end - word):
+                self.add_variants(buffers, word, end)
             word = end
             while classes[word] >= JOINER:
                 word += 1
@@ -646,9 +683,42 @@ cdef class TermExtractor:
             end = hrag_word_end(classes, word)
         while classes[end] == SUFFIX:
             end += 1
-        if joined and end > first_end:
+        if kinds >= WITH_JOINED and end > first_end:
             buffers.emit(hashed(data + start, end - start), start, end)
+            if varied:
+                self.add_variants(buffers, start, end)
         return end
+
+    cdef int add_variants(self, Buffers buffers, size_t start, size_t end) except -1:
+        """Adds the variants of the word or joined run whose term was added last."""
+        if end - start > 4 * STEMMED_CHARS:
+            return 0
+        cdef uint64_t term = buffers.occurrences[buffers.occurrence_count - 1].id
+        cdef bytes key = buffers.bytes[start:end]
+        cdef tuple known = self.known_variants.get(key)
+        if known is None:
+            known = self.variants_of(key, term)
+            if len(self.known_variants) >= VARIANTS:
+                self.known_variants.clear()
+            self.known_variants[key] = known
+        cdef size_t i
+        for i in range(0, len(known), 3):
+            buffers.emit(known[i], start + <size_t>known[i + 1], start + <size_t>known[i + 2])
+            buffers.variant_count += 1
+        return 0
+
+    cdef tuple variants_of(self, bytes key, uint64_t term):
+        """Returns the id of each variant, and its start and end in bytes of `key`, in one tuple."""
+        cdef str text = key.decode()
+        cdef list found = []
+        cdef bytes encoded
+        cdef uint64_t id
+        for variant, start, end in self.variants(text):
+            encoded = variant.encode()
+            id = self.stemmed(<const uint8_t*><const char*>encoded, len(encoded))
+            if id != term:
+                found += (id, len(text[:start].encode()), len(text[:end].encode()))
+        return tuple(found)
 
     cdef inline uint64_t word_term(self, const uint8_t* word, size_t size) except? 0:
         """Returns the id of a word's stem, or of the word if it is not stemmed."""
@@ -693,6 +763,16 @@ cdef class TermExtractor:
             if stem:
                 return hashed(<const uint8_t*><const char*>stem, len(stem))
         return hashed(word, size)
+
+
+cdef inline bint may_vary(const uint8_t* word, size_t size) noexcept nogil:
+    """Returns False for a word of ASCII letters alone or of ASCII digits alone."""
+    cdef size_t i, digits = 0
+    for i in range(size):
+        if word[i] >= 0x80:
+            return True
+        digits += b"0" <= word[i] <= b"9"
+    return 0 < digits < size
 
 
 cdef inline uint64_t set_of(const Stem* key) noexcept nogil:
@@ -786,5 +866,3 @@ cdef inline size_t lower_bound(const uint64_t* ids, size_t n, uint64_t value) no
             high = middle
     return low
 
-
-load_page(0)

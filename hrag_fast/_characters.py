@@ -1,7 +1,8 @@
 """Folds clusters of characters and classifies characters, by Unicode's rules.
 
 Folding makes different spellings of the same word equal. It drops invisible characters, then
-applies NFKC, then case folding, then NFKC again. It works cluster by cluster. A cluster is a
+applies NFKC, then case folding, then NFKC again; a `Folding` may make more spellings equal. It
+works cluster by cluster. A cluster is a
 character and the following characters that are invisible or may combine with it: marks, and the
 vowels and final consonants of Hangul syllables. NFKC never composes or reorders characters across
 the border of two clusters. So a folded text consists of its folded clusters in order, and each
@@ -16,12 +17,25 @@ import struct
 import sys
 import unicodedata
 from bisect import bisect_right
+from enum import IntEnum
 
 # A cluster, a character with the marks that follow it, has at most this many characters. Further
 # marks begin a new cluster. The limit is needed because Python's normalization sorts the marks of a
 # character in quadratic time. For streams, Unicode limits sequences of marks to 30 (UAX #15,
 # Stream-Safe Text Format).
 MAX_CLUSTER = 32
+
+
+class Folding(IntEnum):
+    """Which spellings of a word are equal."""
+
+    UNICODE = 0
+    """Those that NFKC and case folding make equal."""
+    UNIFIED = 1
+    """Also decimal digits of all scripts, and the hyphens U+2010 and U+002D."""
+    TURKISH = 2
+    """Like UNIFIED, but ``I`` is the capital letter of ``ı``, and ``İ`` that of ``i``."""
+
 
 OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX = range(7)
 """The classes of folded characters.
@@ -79,11 +93,28 @@ def may_combine(character: str) -> bool:
     return unicodedata.category(first)[0] == "M" or _is_in(first, HANGUL_VOWELS_AND_FINALS)
 
 
-def fold_cluster(cluster: str) -> str:
+def fold_cluster(cluster: str, folding: Folding) -> str:
     """Returns the folded form of a cluster, which is a character with the marks that follow it."""
-    visible = _INVISIBLE.sub("", cluster)
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    visible = unicodedata.normalize("NFKC", _INVISIBLE.sub("", cluster))
+    if folding is Folding.TURKISH:
+        visible = visible.replace("İ", "i").replace("I", "ı")
+    folded = unicodedata.normalize("NFKC", visible.casefold())
+    if folding is Folding.TURKISH:
+        folded = folded.replace("i\N{COMBINING DOT ABOVE}", "i")
+    if folding is not Folding.UNICODE:
+        folded = "".join(map(_unified, folded))
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
+
+
+def _unified(character: str) -> str:
+    """Returns the ASCII form of a decimal digit or a hyphen; other characters do not change.
+
+    NFKC turns the non-breaking hyphen U+2011 into U+2010.
+    """
+    if character == "\N{HYPHEN}":
+        return "-"
+    digit = unicodedata.decimal(character, None)
+    return character if digit is None else str(digit)
 
 
 def character_class(character: str) -> int:
@@ -135,17 +166,17 @@ def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
     return before >= 0 and ord(character) <= ranges[before][1]
 
 
-def character_page(number: int) -> bytes:
-    """Returns one page of the table of characters, with 8 bytes for each character.
+def character_page(number: int, folding: Folding) -> bytes:
+    """Returns one page of the table of characters of a folding, with 8 bytes for each character.
 
     The page has the entries of the code points `number * 256` to `number * 256 + 255`.
     """
     first = number * PAGE_SIZE
-    return b"".join(_entry(chr(first + i)) for i in range(PAGE_SIZE))
+    return b"".join(_entry(chr(first + i), folding) for i in range(PAGE_SIZE))
 
 
-def _entry(character: str) -> bytes:
-    folded = fold_cluster(character)
+def _entry(character: str, folding: Folding) -> bytes:
+    folded = fold_cluster(character, folding)
     if len(folded) != 1:
         return ENTRY.pack(OTHER, may_combine(character), 0, b"")
     encoded = folded.encode()
@@ -154,8 +185,8 @@ def _entry(character: str) -> bytes:
     )
 
 
-def folded_bytes(cluster: str) -> tuple[bytes, bytes]:
+def folded_bytes(cluster: str, folding: Folding) -> tuple[bytes, bytes]:
     """Returns the folded cluster in UTF-8, and for each byte the class of the byte's character."""
-    folded = fold_cluster(cluster)
+    folded = fold_cluster(cluster, folding)
     classes = b"".join(bytes([character_class(c)]) * len(c.encode()) for c in folded)
     return folded.encode(), classes

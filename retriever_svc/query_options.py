@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hrag.engine import FindRequest, Fusion, Vector
+from hrag.text.analysis.query_syntax import ParsedQuery
 from hrag.values import ids
 from hrag.values.collections import CollectionSettings
 from hrag.values.errors import InvalidArgument, TooLarge
@@ -239,8 +240,7 @@ def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
 def find_request(
     query: SearchQuery,
     *,
-    text: str,
-    required: tuple[str, ...],
+    parsed: ParsedQuery,
     vector: Vector | None,
     retrieval: Retrieval,
     level: int,
@@ -262,8 +262,9 @@ def find_request(
         # least one token, so the search never reaches a limit that equals the token budget.
         limit=budget if is_context and query.limit is None else passage_limit(query),
         candidates=query.candidates,
-        text=text,
-        required=required,
+        text=parsed.text,
+        required=parsed.required,
+        preferred=parsed.preferred,
         retrieval=retrieval,
         fusion=Fusion(
             query.fusion or FusionMethod.CONVEX,

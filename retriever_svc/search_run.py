@@ -115,9 +115,8 @@ class SearchParts:
 class SearchRun:
     """Searches for one query. `check_query` must have checked the query.
 
-    `text` is the query's text without quotes and plus signs. `required` has the phrases and words
-    that quotes and plus signs mark as required. `retrieval` says whether the query asks for words,
-    vectors or both. `embeds` is True if the text has to be embedded.
+    `text` is the query's text without quotes and plus signs. `retrieval` says whether the query
+    asks for words, vectors or both. `embeds` is True if the text has to be embedded.
 
     `QueryVectors` sets three more attributes. `vector` is the query's unit vector, or None.
     `failure` is the error of the embedder if a HYBRID query has no vector and may be answered by
@@ -132,11 +131,10 @@ class SearchRun:
         Raises InvalidArgument if the text marks too many words and phrases as required.
         """
         text = query.text
-        parsed = query_syntax.parse(text)
+        self._parsed = query_syntax.parse(text)
         self.query = query
         self.mode = query.mode_or_default
-        self.text = parsed.text
-        self.required = parsed.required
+        self.text = self._parsed.text
         self.retrieval = query.retrieval or (Retrieval.HYBRID if text else Retrieval.DENSE)
         is_dense = self.retrieval is not Retrieval.LEXICAL
         self.embeds = is_dense and bool(text) and query.vector is None
@@ -312,8 +310,7 @@ class SearchRun:
         self._searched, self._sequence = retrieval, snapshot.sequence
         return find_request(
             query,
-            text=self.text,
-            required=self.required,
+            parsed=self._parsed,
             vector=self.vector,
             retrieval=retrieval,
             level=level,

@@ -142,8 +142,9 @@ class AsyncClient(AsyncCatalog):
 
         `query` is a text of at most 32 KiB, or a vector with the collection's dimension. If `query`
         is a text and `vector` is given, the server does not embed the text: `vector` is the query's
-        vector. Phrases in straight double quotes and words written as `+word` are required: only
-        leaves whose text or titles contain all of them are found.
+        vector. Words written as `+word` are required, and so are the phrases of a query that is
+        nothing but phrases in straight double quotes: only leaves whose text or titles contain all
+        of them are found. A quoted phrase inside a sentence is preferred.
 
         If the name of a mode or a retrieval stands in parentheses after an option, the option is
         allowed only with it. For example, `fusion` (HYBRID) is allowed only if the retrieval is

@@ -53,7 +53,8 @@ class FindRequest:
 
     `vector` is `float32[dimension]` of unit length; it is None if `retrieval` is LEXICAL. `text` is
     the text of the query; it is empty if the query is a vector. A leaf matches only if its text
-    contains every string in `required`. `retrieval` names only sources (dense or lexical) that the
+    contains every string in `required`. The terms of the phrases `preferred`, which are parts of
+    `text`, have more weight. `retrieval` names only sources (dense or lexical) that the
     collection has. `level` is the level of the passages; in the mode AUTO_MERGE it is the highest
     level that passages may have.
 
@@ -80,6 +81,7 @@ class FindRequest:
     candidates: int
     text: str = ""
     required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
     retrieval: Retrieval = Retrieval.DENSE
     fusion: Fusion = field(default_factory=Fusion)
     neighbour_bonus: float = 0.0

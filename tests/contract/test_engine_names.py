@@ -233,6 +233,18 @@ def test_a_reindexed_collection_equals_one_that_was_created_with_the_new_version
     assert all_scores(opened, "old") == all_scores(opened, "new")
 
 
+def test_a_reindexed_collection_is_found_by_other_spellings(opened):
+    if opened.reindex is None:
+        pytest.skip("the engine cannot be reindexed")
+    settings = collection_settings(analyzer="english/2")
+    document = prepared("a", "The café shows error E-4711 at 24 V.", settings)
+    case = filled(opened, document, settings=settings)
+    assert not scores(case, "cafe E4711 24V")
+    case.reindex()
+    for text in ("cafe", "E4711", "24V", "café"):
+        assert scores(case, text).keys() == {"a"}
+
+
 def test_summaries_that_were_written_for_the_old_version_are_indexed_by_the_new_one(opened):
     if opened.reindex is None:
         pytest.skip("the engine cannot be reindexed")

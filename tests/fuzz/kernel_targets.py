@@ -20,11 +20,13 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from hrag.gateway.protojson.json_writer import write
+from hrag.text.analysis.variants import variants
 from hrag.v1 import retriever_pb2, types_pb2
 from hrag.values.tree import CHUNK, NONE, ChunkRecord, Tree
 from hrag_fast import (
     COUNT,
     CitedDocument,
+    Folding,
     Graph,
     Groups,
     Int8Matrix,
@@ -268,6 +270,8 @@ _EXTRACTORS = (
     TermExtractor(None),
     TermExtractor(lambda word: word[:3]),
     TermExtractor(lambda _: ""),
+    TermExtractor(lambda word: word[:3], folding=Folding.UNIFIED, variants=variants),
+    TermExtractor(None, folding=Folding.TURKISH, variants=variants),
 )
 
 

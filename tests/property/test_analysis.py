@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hrag_fast
-from hrag.text.analysis import analyzer
+from hrag.text.analysis import MAX_QUERY_TERMS, Analyzer, analyzer
 from hrag.text.analysis.query_syntax import RequiredParts, parse
-from hrag_fast import MAX_CLUSTER
+from hrag.text.analysis.variants import variants
+from hrag_fast import MAX_CLUSTER, Folding
 from tests import twins
 from tests.twins.analysis import clusters
 
@@ -24,6 +25,7 @@ ALPHABETS = (
     "型号数据库々〇",
     "カタナーｶﾅﾞ゛ぁ",
     "éïßﬁﷺ…½㎏㍿Σςİŉǰ",
+    "IİıØłæ\u2010\u2011٢۴०๔",
     "\u0301\u0316\u0345\u3099\u094d\u20e3\u200b",
     INVISIBLE,
     "한글각ㄱㅏﾡￂ가\u11a8",
@@ -47,6 +49,8 @@ EXAMPLES = (
     *("型号AB-123的", "数据库", "カタカナ", "ﾊﾝｶｸ", "naïve", "ß", "ﬁ", "e.g.", "AT&T"),
     *("nai\u0308ve", "ｶﾞ", "1\ufe0f\u20e3", "\u0301a", "각", "가\u11a8", "น้ำ", "ŉ…½", "a" * 65),
     *("co\u00adop\u00ad", "e\u00ad\u0301", "\ufeff\u0301x", "ᄀ\u034f\u200dᅡ\u11a8", "می\u200cرود"),
+    *("24V", "E4711", "24é", "e-mail", "U.S.A", "3.5mm", "10-20", "İstanbul", "i\u0307z", "œufs"),
+    *("E\u20114711", "٢٤V", "1\u20e3", "مُحَمَّد", "porte-clés", "é" * 65, "é1" * 40, "a-b" * 40),
 )
 
 
@@ -55,11 +59,18 @@ def halved(word):
     return word[: len(word) // 2] if word[0] in "abcexж" else word.rstrip("s")
 
 
+ARGUMENTS = (
+    (halved, {}),
+    (halved, {"ascii_only": True}),
+    (None, {}),
+    (halved, {"folding": Folding.UNIFIED, "variants": variants}),
+    (None, {"folding": Folding.TURKISH, "variants": variants}),
+)
 PAIRS = [
-    (kernel(stem, ascii_only=ascii_only), twin(stem, ascii_only=ascii_only))
-    for kernel, twin in [(hrag_fast.TermExtractor, twins.TermExtractor)]
-    for stem, ascii_only in [(halved, False), (halved, True), (None, False)]
+    (hrag_fast.TermExtractor(stem, **options), twins.TermExtractor(stem, **options))
+    for stem, options in ARGUMENTS
 ]
+ANALYZERS = [analyzer(name) for name in ("english/1", "english/3", "turkish/3")]
 
 
 def visible(text):
@@ -111,9 +122,11 @@ def assert_same_terms(kernel, twin, text):
 @examples
 @given(TEXTS)
 def test_folding_equals_its_twin_and_case_folding_of_unicode(text):
+    for folding in Folding:
+        other = twins.fold(text, folding)
+        assert hrag_fast.fold(text, folding) == other
+        assert hrag_fast.fold(text, folding, single_spaces=True) == " ".join(other.split())
     folded = twins.fold(text)
-    assert hrag_fast.fold(text) == folded
-    assert hrag_fast.fold(text, single_spaces=True) == " ".join(folded.split())
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
         whole = unicodedata.normalize("NFKC", visible(text)).casefold()
         assert folded == unicodedata.normalize("NFKC", whole)
@@ -155,23 +168,39 @@ def test_a_text_with_a_phrase_has_all_words_of_the_phrase(text, data):
     """So an index of words can find all texts that may contain the phrase."""
     start = data.draw(st.integers(0, len(text)))
     phrase = text[start : data.draw(st.integers(start, len(text)))]
-    english = analyzer("english/1")
-    if phrase.strip() and RequiredParts([phrase]).are_in([text]):
-        assert set(english.word_ids(phrase).tolist()) <= set(english.word_ids(text).tolist())
+    for analysis in ANALYZERS:
+        if phrase.strip() and RequiredParts([phrase], analysis.folding).are_in([text]):
+            assert set(analysis.word_ids(phrase).tolist()) <= set(analysis.word_ids(text).tolist())
+
+
+@examples
+@given(TEXTS)
+def test_a_query_has_the_terms_that_a_leaf_with_the_same_text_has(text):
+    for analysis in ANALYZERS:
+        without_stop_words = Analyzer(
+            "x",
+            analysis._extractor,
+            folding=analysis.folding,
+            variants=analysis._variants,
+        )
+        terms = without_stop_words.query_terms(text)
+        if len(terms) < MAX_QUERY_TERMS:
+            assert {term.id for term in terms} == set(analysis.terms(text).tolist())
 
 
 @given(TEXTS)
 def test_a_text_contains_each_of_its_words(text):
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
         for token in hrag_fast.TermExtractor(None).tokens(text):
-            assert RequiredParts([token.text]).are_in([text]), token
+            assert RequiredParts([token.text], Folding.UNICODE).are_in([text]), token
 
 
 @given(st.text(alphabet='ab1 +"“”+,?', max_size=30))
 def test_required_parts_are_in_the_text_of_the_query(query):
     parsed = parse(query)
-    assert len(parsed.required) == len(set(parsed.required))
-    for part in parsed.required:
+    marked = parsed.required + parsed.preferred
+    assert all(len(parts) == len(set(parts)) for parts in (parsed.required, parsed.preferred))
+    for part in marked:
         assert part == " ".join(part.split()) != ""
         assert part in parsed.text
-    assert parsed.required or parsed.text == query
+    assert marked or parsed.text == query

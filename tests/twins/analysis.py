@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag_fast import MAX_CLUSTER, MAX_FREQUENCY, LeafTerms, Matches, Token
+from hrag_fast import MAX_CLUSTER, MAX_FREQUENCY, Folding, LeafTerms, Matches, Token, Variant
 from hrag_fast._characters import (
     CJK,
     JOINER,
@@ -27,6 +27,7 @@ from hrag_fast._characters import (
 )
 
 MAX_STEMMED_CHARS = 64
+MAX_VARIED_BYTES = 256
 # One letter for each class of characters, so that regular expressions can match classes.
 _LETTERS = {OTHER: " ", SPACE: " ", WORD: "w", CJK: "c", MARK: "m", JOINER: "j", SUFFIX: "s"}
 _WORDS_WITH_MARKS = re.compile("w[wm]*")
@@ -43,9 +44,17 @@ class _Span(NamedTuple):
     kind: str
 
 
-def fold(text: str, *, single_spaces: bool = False) -> str:
+class _Term(NamedTuple):
+    """The id of a term, and its start and end in the folded text."""
+
+    id: int
+    start: int
+    end: int
+
+
+def fold(text: str, folding: Folding = Folding.UNICODE, *, single_spaces: bool = False) -> str:
     """The twin of `hrag_fast.fold`, which `_analysis.pyi` documents."""
-    folded = "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
+    folded = "".join(fold_cluster(text[start:end], folding) for start, end in clusters(text))
     return " ".join(folded.split()) if single_spaces else folded
 
 
@@ -76,16 +85,25 @@ def term_id(term: str) -> int:
 class TermExtractor:
     """The twin of `hrag_fast.TermExtractor`, which `_analysis.pyi` documents."""
 
-    def __init__(self, stem: Callable[[str], str] | None, *, ascii_only: bool = False) -> None:
+    def __init__(
+        self,
+        stem: Callable[[str], str] | None,
+        *,
+        ascii_only: bool = False,
+        folding: Folding = Folding.UNICODE,
+        variants: Callable[[str], Sequence[Variant]] | None = None,
+    ) -> None:
         self._stem = stem
         self._ascii_only = ascii_only
+        self._folding = folding
+        self._variants = variants or (lambda text: ())
 
     def terms(self, text: str) -> NDArray[np.uint64]:
-        folded = fold(text)
-        return np.array([self._id(folded, span) for span in _spans(folded)], np.uint64)
+        folded = fold(text, self._folding)
+        return np.array([term.id for term in self._terms(folded)], np.uint64)
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
-        folded = fold(text)
+        folded = fold(text, self._folding)
         spans = [span for span in _spans(folded) if span.kind != "joined"]
         return np.array(sorted({self._id(folded, span) for span in spans}), np.uint64)
 
@@ -99,7 +117,7 @@ class TermExtractor:
                 term << 8 | min(n, MAX_FREQUENCY) for term, n in sorted(Counter(ids).items())
             ]
             starts.append(len(entries))
-            lengths.append(len(ids))
+            lengths.append(len(list(_spans(fold(text, self._folding)))))
         return LeafTerms(
             np.array(starts, np.int64), np.array(entries, np.uint64), np.array(lengths, np.uint32)
         )
@@ -108,23 +126,22 @@ class TermExtractor:
         characters = [
             (cluster, character)
             for cluster in clusters(text)
-            for character in fold_cluster(text[slice(*cluster)])
+            for character in fold_cluster(text[slice(*cluster)], self._folding)
         ]
         folded = "".join(character for _, character in characters)
         sorted_ids = ids.tolist()
         occurrences = []
-        for span in _spans(folded):
-            term = self._id(folded, span)
-            which = bisect_left(sorted_ids, term)
-            if which < len(sorted_ids) and sorted_ids[which] == term:
-                (start, _), _ = characters[span.start]
-                (_, end), _ = characters[span.end - 1]
+        for term in self._terms(folded):
+            which = bisect_left(sorted_ids, term.id)
+            if which < len(sorted_ids) and sorted_ids[which] == term.id:
+                (start, _), _ = characters[term.start]
+                (_, end), _ = characters[term.end - 1]
                 occurrences.append((start, end, which))
         columns = np.array(sorted(occurrences), np.uint32).reshape(-1, 3).T
         return Matches(*(column.copy() for column in columns))
 
     def tokens(self, text: str) -> list[Token]:
-        folded = fold(text)
+        folded = fold(text, self._folding)
         return [Token(folded[s.start : s.end], s.kind == "word") for s in _spans(folded)]
 
     def term(self, token: Token) -> str:
@@ -136,6 +153,20 @@ class TermExtractor:
 
     def _id(self, folded: str, span: _Span) -> int:
         return term_id(self.term(Token(folded[span.start : span.end], span.kind == "word")))
+
+    def _terms(self, folded: str) -> Iterator[_Term]:
+        """Yields the terms of a folded text, with variants."""
+        for span in _spans(folded):
+            term = _Term(self._id(folded, span), span.start, span.end)
+            yield term
+            text = folded[span.start : span.end]
+            if span.kind == "cjk" or len(text.encode()) > MAX_VARIED_BYTES:
+                continue
+            for variant in self._variants(text):
+                start, end = span.start + variant.start, span.start + variant.end
+                varied = _Term(term_id(self.term(Token(variant.text, True))), start, end)
+                if varied.id != term.id:
+                    yield varied
 
 
 def _spans(folded: str) -> Iterator[_Span]:

@@ -1,7 +1,7 @@
 """How does text become the terms of the lexical index?
 
 The same analyzer reads documents and queries. Its name consists of a language and a version, for
-example `english/2`. A collection stores the name of its analyzer, so that an index and its queries
+example `english/3`. A collection stores the name of its analyzer, so that an index and its queries
 always agree. The package knows nothing of collections, stores or services.
 """
 
@@ -13,6 +13,7 @@ from hrag.text.analysis.analyzer import (
     QueryTerm,
     analyzer,
     analyzer_name,
+    folding_of,
     upgraded,
 )
 from hrag_fast import MAX_FREQUENCY, LeafTerms, Matches, term_id
@@ -28,6 +29,7 @@ __all__ = [
     "QueryTerm",
     "analyzer",
     "analyzer_name",
+    "folding_of",
     "term_id",
     "upgraded",
 ]

@@ -11,11 +11,13 @@ existing collections keep the version with which they were created.
 
 * Version 1: a leaf has the terms of its heading and of its text.
 * Version 2: a leaf also has the terms of its document's name (`hrag.passages.document_name`).
+* Version 3: words also have variants (`hrag.text.analysis.variants`), digits of all scripts are
+  equal, and in Turkish `I` is the capital letter of `ı`.
 
-Both versions find the same terms in a text.
+Versions 1 and 2 find the same terms in a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -24,29 +26,41 @@ import Stemmer
 from numpy.typing import NDArray
 
 from hrag.text.analysis.stop_words import STOP_WORDS
+from hrag.text.analysis.variants import variants, without_accents
 from hrag.values.errors import InvalidArgument
-from hrag_fast import LeafTerms, Matches, TermExtractor, Token, term_id
+from hrag_fast import Folding, LeafTerms, Matches, TermExtractor, Token, Variant, term_id
 
 MAX_QUERY_TERMS = 256
 NO_STEMMER = "simple"  # The language for texts that shall not be stemmed.
 DEFAULT_LANGUAGE = "english"
 LANGUAGES = (NO_STEMMER, *sorted(Stemmer.algorithms()))
-NEWEST_VERSION = 2
+NEWEST_VERSION = 3
 # Analyzers of this version and of later versions index the name of a document with each leaf.
 _FIRST_VERSION_WITH_NAMES = 2
+_FIRST_VERSION_WITH_VARIANTS = 3
 _VERSIONS = frozenset(map(str, range(1, NEWEST_VERSION + 1)))
 # English words are ASCII. Words with other characters are names or belong to another language, so
 # they are not stemmed.
 ASCII_LANGUAGES = frozenset({"english"})
+_TURKISH = "turkish"
 
 
 _JOINERS = frozenset("._-/@+#")
 # A joined run, such as `well-known`, has half the weight of a word, because the words in it are
 # terms too.
 _JOINED_FACTOR = 0.5
+# A word with accents and its form without them share the weight of a word. Other variants help to
+# find a text, and hardly change the order of texts that have the word itself.
+_ACCENT_FACTOR = 0.5
+_VARIANT_FACTOR = 0.1
+# A word of a quoted phrase inside a sentence counts like two words.
+_PREFERRED_FACTOR = 2.0
 # A word of two CJK characters becomes three or four terms, so each of these terms has a quarter of
 # the weight of a word.
 _CJK_FACTOR = 0.25
+
+
+Variants = Callable[[str], Sequence[Variant]]
 
 
 class QueryTerm(NamedTuple):
@@ -64,7 +78,8 @@ class QueryTerm(NamedTuple):
 class Analyzer:
     """Turns text into terms. The function `analyzer` creates objects of this class. Thread-safe.
 
-    If `indexes_names` is True, a leaf is also indexed with the name of its document.
+    If `indexes_names` is True, a leaf is also indexed with the name of its document. `folding` and
+    `variants` are those of the extractor.
     """
 
     def __init__(
@@ -74,11 +89,15 @@ class Analyzer:
         stop_words: frozenset[str] = frozenset(),
         *,
         indexes_names: bool = False,
+        folding: Folding = Folding.UNICODE,
+        variants: Variants | None = None,
     ) -> None:
         self.name = name
         self.indexes_names = indexes_names
+        self.folding = folding
         self._extractor = extractor
         self._stop_words = stop_words
+        self._variants = variants
 
     def __repr__(self) -> str:
         return f"Analyzer({self.name!r})"
@@ -129,19 +148,40 @@ class Analyzer:
                 kept[start:end] = text[start:end] if stays else " " * (end - start)
         return " ".join("".join(kept).split())
 
-    def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
+    def query_terms(self, text: str, preferred: Sequence[str] = ()) -> tuple[QueryTerm, ...]:
         """Returns the distinct terms of a query in order of their first occurrence.
 
+        The terms of the phrases `preferred`, which are parts of the text, have more weight.
         Stop words are left out, except in a query that consists only of stop words. Returns at most
         the first MAX_QUERY_TERMS terms.
         """
-        tokens = self._extractor.tokens(text)
-        content_tokens = [token for token in tokens if not self._is_stop_word(token)]
-        texts: dict[str, float] = {}
-        for token in content_tokens or tokens:
-            texts.setdefault(self._extractor.term(token), _factor(token))
-        terms = list(texts.items())[:MAX_QUERY_TERMS]
+        tokens = [pair for token in self._extractor.tokens(text) for pair in self._weighted(token)]
+        content_tokens = [pair for pair in tokens if not self._is_stop_word(pair[0])]
+        factors: dict[str, float] = {}
+        for token, factor in content_tokens or tokens:
+            term = self._extractor.term(token)
+            factors[term] = max(factor, factors.get(term, 0.0))
+        for term in {
+            self._extractor.term(x) for part in preferred for x in self._extractor.tokens(part)
+        }:
+            if term in factors:
+                factors[term] *= _PREFERRED_FACTOR
+        terms = list(factors.items())[:MAX_QUERY_TERMS]
         return tuple(QueryTerm(term_id(text), text, factor) for text, factor in terms)
+
+    def _weighted(self, token: Token) -> Iterator[tuple[Token, float]]:
+        """Yields a token and its variants, each with its factor."""
+        factor = _factor(token)
+        if self._variants is None or factor == _CJK_FACTOR:
+            yield token, factor
+            return
+        term = self._extractor.term(token)
+        words = [Token(variant.text, is_word=True) for variant in self._variants(token.text)]
+        varied = [word for word in words if self._extractor.term(word) != term]
+        plain = without_accents(token.text)
+        yield token, _ACCENT_FACTOR if any(word.text == plain for word in varied) else factor
+        for word in varied:
+            yield word, _ACCENT_FACTOR if word.text == plain else _VARIANT_FACTOR
 
     def _is_stop_word(self, token: Token) -> bool:
         return token.is_word and token.text in self._stop_words
@@ -185,12 +225,20 @@ def analyzer(name: str) -> Analyzer:
             f"{analyzer_name(language)!r}",
             field="analyzer",
         )
+    has_variants = int(version) >= _FIRST_VERSION_WITH_VARIANTS
     return Analyzer(
         name,
-        _extractor(language),
+        _extractor(language, has_variants),
         STOP_WORDS.get(language, frozenset()),
         indexes_names=int(version) >= _FIRST_VERSION_WITH_NAMES,
+        folding=_folding(language, has_variants),
+        variants=variants if has_variants else None,
     )
+
+
+def folding_of(name: str) -> Folding:
+    """Returns the folding of an analyzer, and `Folding.UNICODE` if `name` is empty."""
+    return analyzer(name).folding if name else Folding.UNICODE
 
 
 def _check_language(language: str) -> None:
@@ -202,11 +250,20 @@ def _check_language(language: str) -> None:
         )
 
 
+def _folding(language: str, has_variants: bool) -> Folding:
+    if not has_variants:
+        return Folding.UNICODE
+    return Folding.TURKISH if language == _TURKISH else Folding.UNIFIED
+
+
 @cache
-def _extractor(language: str) -> TermExtractor:
-    """Returns the extractor of a language, which all versions share because of its caches."""
+def _extractor(language: str, has_variants: bool) -> TermExtractor:
+    """Returns the extractor that versions of a language share because of its caches."""
+    folding = _folding(language, has_variants)
+    chosen = variants if has_variants else None
     if language == NO_STEMMER:
-        return TermExtractor(None)
+        return TermExtractor(None, folding=folding, variants=chosen)
     # The cache of the stemmer gets the size 0, because the extractor caches stems itself.
     stemmer = Stemmer.Stemmer(language, 0)
-    return TermExtractor(stemmer.stemWord, ascii_only=language in ASCII_LANGUAGES)
+    ascii_only = language in ASCII_LANGUAGES
+    return TermExtractor(stemmer.stemWord, ascii_only=ascii_only, folding=folding, variants=chosen)

@@ -1,8 +1,12 @@
-"""The syntax of queries: a quoted phrase or a word after `+` must occur in every result.
+"""The syntax of queries: what must occur in every result, and what counts more.
 
-Such phrases and words are called the required parts of the query. They are compared with the text
-of a result, not with its terms. So the comparison needs no index, and it applies to the results of
-the lexical search and of the vector search alike.
+A word or a quoted phrase after `+` must occur in every result, and so must the phrases of a query
+that consists of nothing else. They are called the required parts of the query. A quoted phrase
+inside a sentence is only a preference: its words have more weight, because people also quote what
+the text says in other words.
+
+Required parts are compared with the text of a result, not with its terms. So the comparison needs
+no index, and it applies to the results of the lexical search and of the vector search alike.
 """
 
 import re
@@ -11,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hrag.values.errors import InvalidArgument
-from hrag_fast import fold, inside_word
+from hrag_fast import Folding, fold, inside_word
 
 MAX_REQUIRED = 16
 
@@ -20,7 +24,7 @@ MAX_REQUIRED = 16
 # matching takes linear time. A straight quote directly after a Latin letter or digit does not open
 # a phrase: it is a closing quote, or it means inches, as in `27" monitor`.
 _REQUIRED = re.compile(
-    r"(?:(?<!\S)\+)?"
+    r"(?P<plus>(?<!\S)\+)?"
     r'(?<![0-9A-Za-z])"(?P<phrase>[^"]*+)"'
     r"|(?<!\S)\+(?P<must>\S+)"
 )
@@ -31,65 +35,77 @@ _PUNCTUATION = ".,;:!?。，、；：！？"
 
 
 class ParsedQuery(NamedTuple):
-    """A query's text without quotes and plus signs, and its required parts."""
+    """A query's text without quotes and plus signs, its required parts and preferred phrases."""
 
     text: str
-    required: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
 
 
 def parse(text: str) -> ParsedQuery:
-    """Splits a query into its text, for ranking and embedding, and its required parts.
+    """Splits a query into its text, for ranking and embedding, and its marked parts.
 
-    The required parts, which every result must contain, are
+    Every result must contain the required parts, which are
 
-    - phrases in straight double quotes; empty quotes and a quote without a closing quote are plain
-      text,
-    - words after a plus sign that is at the start of the query or after white space. The word ends
-      at the next white space, and punctuation at its end is not part of it. A plus sign before a
-      word without letters and digits is plain text.
+    - words and phrases after a plus sign that is at the start of the query or after white space. A
+      word ends at the next white space, and punctuation at its end is not part of it. A plus sign
+      before a word without letters and digits is plain text,
+    - phrases in straight double quotes, if the query has no other words.
 
-    If there are no required parts, `text` is returned unchanged.
+    If the query has other words, its phrases in straight double quotes are preferred: their words
+    have more weight. Empty quotes and a quote without a closing quote are plain text. If no part is
+    marked, `text` is returned unchanged.
 
-    Raises InvalidArgument for more than MAX_REQUIRED different required parts.
+    Raises InvalidArgument for more than MAX_REQUIRED different marked parts.
     """
     required: dict[str, None] = {}
+    quoted: dict[str, None] = {}
 
     def plain(match: re.Match[str]) -> str:
         part = _collapsed(match["phrase"] or match["must"] or "")
         if match["must"] and not _WORD.search(part):
             return match[0]
-        if part:
+        if part and match["phrase"] and not match["plus"]:
+            quoted[part] = None
+        elif part:
             required[part.rstrip(_PUNCTUATION) if match["must"] else part] = None
         return f" {part} "
 
     plain_text = _REQUIRED.sub(plain, text)
-    if len(required) > MAX_REQUIRED:
+    if len(required | quoted) > MAX_REQUIRED:
         raise InvalidArgument(
-            f"text has {len(required)} quoted phrases and +words; at most {MAX_REQUIRED} are "
-            "allowed",
+            f"text has {len(required | quoted)} quoted phrases and +words; at most {MAX_REQUIRED} "
+            "are allowed",
             field="text",
         )
-    return ParsedQuery(_collapsed(plain_text) if required else text, tuple(required))
+    if not required and not quoted:
+        return ParsedQuery(text)
+    plain_text = _collapsed(plain_text)
+    if _WORD.search(_REQUIRED.sub(" ", text)):
+        return ParsedQuery(plain_text, tuple(required), tuple(quoted))
+    return ParsedQuery(plain_text, tuple(required | quoted))
 
 
 class RequiredParts:
-    """The required parts of a query (quoted phrases, words after `+`), for comparison with texts.
+    """The required parts of a query (phrases and words after `+`), for comparison with texts.
 
-    Parts and texts are folded before they are compared, so case does not matter, and each run of
-    white space counts as one space. A part is not found where it would begin or end inside a word
-    of the text: `cat` is not in `concatenate`. In scripts without spaces, a part may begin and end
-    at every character: `数据` is in `大数据库`.
+    Parts and texts are folded before they are compared, by the folding of the collection's
+    analyzer. So case does not matter, and each run of white space counts as one space. A part
+    is not found where it would begin or end inside a word of the text: `cat` is not in
+    `concatenate`. In scripts without spaces, a part may begin and end at every character: `数据` is
+    in `大数据库`.
     """
 
-    def __init__(self, required: Sequence[str]) -> None:
-        self._parts = [fold(part, single_spaces=True) for part in required]
+    def __init__(self, required: Sequence[str], folding: Folding) -> None:
+        self._folding = folding
+        self._parts = [fold(part, folding, single_spaces=True) for part in required]
 
     def are_in(self, texts: Iterable[str]) -> bool:
         """Returns True if each part is in at least one of the texts.
 
         Takes time linear in the length of the texts and the parts.
         """
-        folded = [fold(text, single_spaces=True) for text in texts]
+        folded = [fold(text, self._folding, single_spaces=True) for text in texts]
         return all(any(_has(text, part) for text in folded) for part in self._parts)
 
 

@@ -63,7 +63,7 @@ from hrag.passages.indexed_text import (
 )
 from hrag.passages.surrounded_leaf import surrounded_leaf
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
-from hrag.text.analysis import MAX_FREQUENCY, analyzer
+from hrag.text.analysis import MAX_FREQUENCY, analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
 from hrag.text.bm25 import term_weights
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
@@ -93,6 +93,7 @@ class _Leaf:
     vector: Any
     text: IndexedLeaf
     terms: Counter[int]
+    length: int
 
     @property
     def summary(self) -> Any:
@@ -165,8 +166,11 @@ class _Version:
 
     def _leaves(self, vectors: Any, texts: Sequence[IndexedLeaf]) -> list[_Leaf]:
         name = self.settings.analyzer
-        ids = (analyzer(name).terms(text.lexical).tolist() if name else () for text in texts)
-        numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
+        lexical = [text.lexical if name else "" for text in texts]
+        analysis = analyzer(name or "simple/1")
+        counts = (Counter(analysis.terms(text).tolist()) for text in lexical)
+        lengths = analysis.leaf_terms(lexical).lengths.tolist()
+        numbered = enumerate(zip(vectors, texts, counts, lengths, strict=True))
         return [_Leaf(self, n, (self.number, n), *arguments) for n, arguments in numbered]
 
 
@@ -528,11 +532,12 @@ class _Ranking:
     def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
         self._request = request
         self._analyzer = analyzer(analyzer_name) if analyzer_name else None
-        terms = sorted(self._analyzer.query_terms(request.text)) if self._analyzer else []
+        analysis = self._analyzer
+        terms = sorted(analysis.query_terms(request.text, request.preferred)) if analysis else []
         self._ids = [term.id for term in terms]
         document_counts = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
         self._weights = list(map(F32, term_weights(terms, document_counts, len(leaves))))
-        mean_length = sum(leaf.terms.total() for leaf in leaves) / max(len(leaves), 1)
+        mean_length = sum(leaf.length for leaf in leaves) / max(len(leaves), 1)
         self._a, self._b = F32(_K1 * (1 - _B)), F32(_K1 * _B / max(mean_length, 1.0))
 
     @property
@@ -568,7 +573,7 @@ class _Ranking:
         return scored_leaves, len(dense if has_vector else lexical) <= count
 
     def _bm25(self, leaf: _Leaf) -> Any:
-        score, norm = F32(0), self._a + self._b * F32(leaf.terms.total())
+        score, norm = F32(0), self._a + self._b * F32(leaf.length)
         for term, weight in zip(self._ids, self._weights, strict=True):
             if term in leaf.terms:
                 frequency = F32(min(leaf.terms[term], MAX_FREQUENCY))
@@ -684,7 +689,7 @@ class MemorySnapshot:
             best = self._best_summaries(request, versions)
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
             sections = tuple(summary.section(self._level) for summary in best[:100])
-        required = RequiredParts(request.required)
+        required = RequiredParts(request.required, folding_of(self.settings.analyzer))
         return [leaf for leaf in leaves if required.are_in(leaf.text.searched_texts())], sections
 
     def _best_summaries(self, request, versions) -> list[_Scored]:

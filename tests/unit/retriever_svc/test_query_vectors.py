@@ -60,10 +60,7 @@ def test_a_query_with_a_text_is_hybrid_and_a_query_with_only_a_vector_is_dense(
 
 def test_quotes_and_plus_signs_of_a_query_are_neither_ranked_nor_embedded() -> None:
     run = run_of(query('why "access denied" +E-4711'))
-    assert (run.text, run.required) == (
-        "why access denied E-4711",
-        ("access denied", "E-4711"),
-    )
+    assert run.text == "why access denied E-4711"
 
 
 def test_too_many_required_parts_are_refused() -> None:

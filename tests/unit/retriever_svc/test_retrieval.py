@@ -59,7 +59,8 @@ def test_the_options_of_the_sources_are_passed_to_the_engine() -> None:
     )
     assert {name: getattr(request, name) for name in options} == options
     assert request.fusion == Fusion(FusionMethod.RECIPROCAL_RANK, 0.75, -1.0)
-    assert (request.text, request.required) == ("red big cats paw", ("big cats", "paw"))
+    assert request.text == "red big cats paw"
+    assert (request.required, request.preferred) == (("paw",), ("big cats",))
 
 
 def test_the_dense_source_uses_the_vector_of_a_query_and_the_lexical_source_its_text() -> None:

@@ -42,7 +42,8 @@ class Ranker:
         self.terms: tuple[QueryTerm, ...] = ()
         self.lexical: LexicalQuery | None = None
         if view.settings.analyzer:
-            self.terms = analyzer(view.settings.analyzer).query_terms(request.text)
+            analysis = analyzer(view.settings.analyzer)
+            self.terms = analysis.query_terms(request.text, request.preferred)
         if request.retrieval is not Retrieval.LEXICAL:
             self._dense = VectorQuery(_vector(request))
         if request.retrieval is not Retrieval.DENSE:

@@ -20,7 +20,7 @@ from hrag.engine.embedded.segments.leaves import read_indexed_leaves
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.passages.indexed_text import IndexedLeaf
-from hrag.text.analysis import analyzer
+from hrag.text.analysis import analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
 from hrag.values.deadline import Deadline
 from hrag.values.tree import Tree
@@ -35,7 +35,7 @@ def rows_with_required_parts(
     before each row. Raises DeadlineExceeded or Cancelled.
     """
     view = eligible.view
-    parts = RequiredParts(required)
+    parts = RequiredParts(required, folding_of(view.settings.analyzer))
     leaves: dict[int, list[IndexedLeaf]] = {}
     matches = []
     for row in _candidate_rows(eligible, required).tolist():

@@ -91,7 +91,7 @@ class Ranker:
         terms: Sequence[QueryTerm] = ()
         if collection.settings.analyzer:
             self._analyzer = analyzer(collection.settings.analyzer)
-            terms = self._analyzer.query_terms(request.text)
+            terms = self._analyzer.query_terms(request.text, request.preferred)
         self._terms = sorted(terms)
         self._ids = np.array([term.id for term in self._terms], np.uint64)
         is_lexical = request.retrieval is Retrieval.LEXICAL

@@ -16,7 +16,7 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves, indexed_name
 from hrag.passages.tree_text import TreeText
-from hrag.text.analysis import analyzer
+from hrag.text.analysis import analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
 from hrag.values.collections import CollectionSettings
 from hrag.values.deadline import Deadline
@@ -39,7 +39,7 @@ def leaves_with_required_parts(
     owners = ordinals_of(labels)
     ordinals = np.unique(owners).tolist()
     documents.expect(ordinals)
-    parts = RequiredParts(required)
+    parts = RequiredParts(required, folding_of(collection.settings.analyzer))
     matching = [np.empty(0, np.uint64)]
     for ordinal in ordinals:
         document_labels = labels[owners == ordinal]

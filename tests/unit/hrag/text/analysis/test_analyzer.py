@@ -214,20 +214,20 @@ def test_english_has_69_stop_words_and_simple_has_none():
 
 
 def test_the_newest_analyzer_of_a_language_is_found():
-    assert analyzer_name("english") == "english/2"
+    assert analyzer_name("english") == "english/3"
     assert analyzer("english/1").name == "english/1"
     assert repr(analyzer("german/1")) == "Analyzer('german/1')"
     assert {"simple", "english", "german", "russian"} <= set(LANGUAGES)
 
 
-@pytest.mark.parametrize("name", ["", "english", "english/0", "english/3", "klingon/1", "/1"])
+@pytest.mark.parametrize("name", ["", "english", "english/0", "english/4", "klingon/1", "/1"])
 def test_unknown_analyzers_are_refused(name):
     with pytest.raises(InvalidArgument, match="must be") as caught:
         analyzer(name)
     assert caught.value.field == "analyzer"
 
 
-def test_both_versions_find_the_same_terms():
+def test_versions_1_and_2_find_the_same_terms():
     old, new = analyzer("english/1"), analyzer("english/2")
     assert (old.indexes_names, new.indexes_names) == (False, True)
     for text in ("Running C++ 数 naïve", "E-4711", ""):
@@ -237,7 +237,7 @@ def test_both_versions_find_the_same_terms():
 
 def test_the_newest_version_has_the_same_language():
     names = ("", "english/1", "english/2", "german/1", "simple/1")
-    newest = ["english/2", "english/2", "english/2", "german/2", "simple/2"]
+    newest = ["english/3", "english/3", "english/3", "german/3", "simple/3"]
     assert [upgraded(name) for name in names] == newest
 
 
@@ -258,7 +258,7 @@ def test_the_newest_version_has_the_same_language():
     ],
 )
 def test_words_of_another_text_are_left_out(text, other, expected):
-    english = analyzer("english/2")
+    english = analyzer("english/3")
     assert english.without_words_of(text, other) == expected
     missing = set(english.word_ids(text).tolist()) - set(english.word_ids(other).tolist())
     assert missing <= set(english.word_ids(expected).tolist())
@@ -267,3 +267,109 @@ def test_words_of_another_text_are_left_out(text, other, expected):
 def test_unknown_languages_are_refused():
     with pytest.raises(InvalidArgument, match="'klingon'; it must be one of"):
         analyzer_name("klingon")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "query"),
+    [
+        # Words without their accents.
+        ("english", "The café in Zürich serves jalapeño.", "cafe zurich jalapenos"),
+        ("english", "cafe", "Cafés"),
+        ("french", "L'hôtel des élèves est fermé cet été.", "hotel eleve ete"),
+        ("french", "Les œufs", "oeuf"),
+        ("portuguese", "A informação não chegou.", "informacao nao informações"),
+        ("spanish", "¿Dónde está el niño?", "donde esta nino"),
+        ("danish", "Smørrebrød", "smorrebrod"),
+        ("simple", "Łódź", "lodz"),
+        ("russian", "Ёлка", "елка"),
+        ("simple", "מִסְפָּר مُحَمَّد", "מספר محمد"),
+        ("simple", "Việt Nam", "viet"),
+        # Codes without their hyphen, and units without their space.
+        ("english", "Error E-4711", "E4711"),
+        ("english", "Error E4711", "E-4711"),
+        ("english", "Error E\u20114711", "E-4711 E4711"),
+        ("english", "E-47-11", "E4711"),
+        ("english", "Certified to ISO-9001", "ISO9001"),
+        ("english", "Send an e-mail", "emails"),
+        ("english", "Send emails", "e-mail"),
+        ("english", "Supply 24 V", "24V"),
+        ("english", "Supply 24V", "24 V"),
+        ("english", "ISBN 978-3-16-148410-0", "9783161484100"),
+        ("english", "snake_case", "snakecase"),
+        ("english", "In the U.S.A", "USA"),
+        ("english", "node.js", "NodeJS"),
+        # Digits of any script.
+        ("simple", "٢٤ ۴۵ ๑๒ ३", "24 45 12 3"),
+        # The Turkish i.
+        ("turkish", "Toplantı İSTANBUL", "istanbul"),
+        ("turkish", "İzmir ISPARTA Iğdır", "izmir ısparta ığdır"),
+        ("turkish", "diyarbakır", "DİYARBAKIR"),
+        ("turkish", "ısparta", "isparta"),
+        ("turkish", "i\u0307zmir", "izmir"),
+        ("english", "İstanbul", "istanbul"),
+    ],
+)
+def test_a_text_is_found_by_another_spelling(language, text, query):
+    analysis = analyzer(analyzer_name(language))
+    terms = set(analysis.terms(text).tolist())
+    for word in query.split():
+        assert terms & {term.id for term in analysis.query_terms(word)}, word
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "query"),
+    [
+        ("english", "Pages 10-20", "1020"),
+        ("english", "3.5 mm", "35"),
+        ("english", "a/b", "ab"),
+        ("english", "me@example", "meexample"),
+        ("english", "5d41402abc4b2a76", "41402"),
+        ("english", "a-b-c-d-e-f", "abcdef"),
+        ("simple", "हिन्दी", "हिनदी"),
+        ("simple", "が", "か"),
+        ("english", "ISPARTA", "ısparta"),
+    ],
+)
+def test_a_text_is_not_found_by_the_spelling_of_another_word(language, text, query):
+    analysis = analyzer(analyzer_name(language))
+    whole = analysis.query_terms(query)[0]
+    assert whole.id not in analysis.terms(text).tolist()
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        ("Café", {"café": 0.5, "cafe": 0.5}),
+        ("E4711", {"e4711": 1.0, "e": 0.1, "4711": 0.1}),
+        ("e-mail", {"e": 1.0, "mail": 1.0, "e-mail": 0.5, "email": 0.1}),
+        ("24V 24", {"24v": 1.0, "24": 1.0, "v": 0.1}),
+        ("à Paris", {"à": 0.5, "pari": 1.0}),  # `a` is a stop word.
+        ("cafe", {"cafe": 1.0}),
+    ],
+)
+def test_variants_of_a_query_weigh_less_than_words(query, terms):
+    assert {t.text: t.factor for t in analyzer("english/3").query_terms(query)} == terms
+
+
+def test_variants_do_not_make_a_leaf_longer():
+    text = "24V, cafés, e-mails"
+    old, new = (analyzer(name).leaf_terms([text]) for name in ("english/2", "english/3"))
+    assert old.lengths.tolist() == new.lengths.tolist()
+    assert len(new.entries) > len(old.entries)
+
+
+def test_a_match_of_a_variant_is_the_text_that_it_varies():
+    english = analyzer("english/3")
+    text = "24V, cafés, e-mails"
+    for term, span in (("24", "24"), ("v", "V"), ("cafe", "cafés"), ("email", "e-mails")):
+        matches = english.matches(text, np.array([term_id(term)], np.uint64))
+        found = [text[a:b] for a, b in zip(matches.starts, matches.ends, strict=True)]
+        assert found == [span]
+
+
+def test_words_of_a_preferred_phrase_count_twice():
+    terms = analyzer("english/3").query_terms(
+        "What does slow start of E4711 mean", ("slow starts",)
+    )
+    factors = {term.text: term.factor for term in terms}
+    assert factors == {"slow": 2, "start": 2, "e4711": 1, "e": 0.1, "4711": 0.1, "mean": 1}

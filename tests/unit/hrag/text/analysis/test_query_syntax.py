@@ -9,33 +9,59 @@ from hypothesis import strategies as st
 
 from hrag.errors import InvalidArgument
 from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
+from hrag_fast import Folding
 
 
 @pytest.mark.parametrize(
-    ("query", "text", "required"),
+    ("query", "text", "required", "preferred"),
     [
-        ("plain  words ", "plain  words ", ()),
-        ('the "exact phrase" here', "the exact phrase here", ("exact phrase",)),
-        ("请问“数据库”是什么", "请问“数据库”是什么", ()),
-        ('"a  b" “c”', "a b “c”", ("a b",)),
-        ("fix +E-4711 now", "fix E-4711 now", ("E-4711",)),
-        ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++")),
-        ("+first", "first", ("first",)),
-        ('+"a b" c', "a b c", ("a b",)),
-        ("a\n+b", "a b", ("b",)),
-        ("+x +x", "x x", ("x",)),
-        # The following queries have no required parts.
-        ("C++ c+d", "C++ c+d", ()),
-        ("1 + 2 ++", "1 + 2 ++", ()),
-        ('say "hello', 'say "hello', ()),
-        ("“a", "“a", ()),
-        ('27" monitor or 24" screen', '27" monitor or 24" screen', ()),
-        ('nothing in "" or " "', 'nothing in "" or " "', ()),
-        ("", "", ()),
+        ("plain  words ", "plain  words ", (), ()),
+        ('the "exact phrase" here', "the exact phrase here", (), ("exact phrase",)),
+        (
+            'What does "torque" mean for +E-4711?',
+            "What does torque mean for E-4711?",
+            ("E-4711",),
+            ("torque",),
+        ),
+        ('请问"数据库"是什么', "请问 数据库 是什么", (), ("数据库",)),
+        ("请问“数据库”是什么", "请问“数据库”是什么", (), ()),
+        ('"exact  phrase"', "exact phrase", ("exact phrase",), ()),
+        ('"a b", "c"?', "a b , c ?", ("a b", "c"), ()),
+        ('"a  b" “c”', "a b “c”", (), ("a b",)),
+        ('+x "a b"', "x a b", ("x", "a b"), ()),
+        ('say +"a b" and "c"', "say a b and c", ("a b",), ("c",)),
+        ("fix +E-4711 now", "fix E-4711 now", ("E-4711",), ()),
+        ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++"), ()),
+        ("+first", "first", ("first",), ()),
+        ('+"a b" c', "a b c", ("a b",), ()),
+        ("a\n+b", "a b", ("b",), ()),
+        ("+x +x", "x x", ("x",), ()),
+        # The following queries have no marked parts.
+        ("C++ c+d", "C++ c+d", (), ()),
+        ("1 + 2 ++", "1 + 2 ++", (), ()),
+        ('say "hello', 'say "hello', (), ()),
+        ("“a", "“a", (), ()),
+        ('27" monitor or 24" screen', '27" monitor or 24" screen', (), ()),
+        ('nothing in "" or " "', 'nothing in "" or " "', (), ()),
+        ("", "", (), ()),
     ],
 )
-def test_a_query_is_parsed_into_its_text_and_its_required_parts(query, text, required):
-    assert parse(query) == (text, required)
+def test_a_query_is_parsed_into_its_text_and_its_marked_parts(query, text, required, preferred):
+    assert parse(query) == (text, required, preferred)
+
+
+@pytest.mark.parametrize(
+    ("folding", "text", "part"),
+    [
+        (Folding.UNIFIED, "E\u20114711", "E-4711"),
+        (Folding.UNIFIED, "٢٤ V", "24 v"),
+        (Folding.TURKISH, "İSTANBUL'da", "istanbul"),
+        (Folding.TURKISH, "ısparta", "ISPARTA"),
+    ],
+)
+def test_texts_are_compared_by_the_folding_of_the_collection(folding, text, part):
+    assert RequiredParts([part], folding).are_in([text])
+    assert not RequiredParts([part], Folding.UNICODE).are_in([text])
 
 
 def test_too_many_required_parts_are_refused():
@@ -66,7 +92,7 @@ def test_too_many_required_parts_are_refused():
     ],
 )
 def test_a_text_that_contains_the_required_parts_is_accepted(text, required):
-    assert RequiredParts(required).are_in([text])
+    assert RequiredParts(required, Folding.UNICODE).are_in([text])
 
 
 @pytest.mark.parametrize(
@@ -87,13 +113,13 @@ def test_a_text_that_contains_the_required_parts_is_accepted(text, required):
     ],
 )
 def test_a_text_that_lacks_a_required_part_is_rejected(text, required):
-    assert not RequiredParts(required).are_in([text])
+    assert not RequiredParts(required, Folding.UNICODE).are_in([text])
 
 
 def test_a_required_part_must_be_inside_a_single_text():
     texts = "Terms of Service\n", "You agree."
-    assert RequiredParts(["terms of service", "you agree"]).are_in(texts)
-    assert not RequiredParts(["service you"]).are_in(texts)
+    assert RequiredParts(["terms of service", "you agree"], Folding.UNICODE).are_in(texts)
+    assert not RequiredParts(["service you"], Folding.UNICODE).are_in(texts)
 
 
 @given(st.text("ab ", max_size=30), st.text("ab ", min_size=1, max_size=6))
@@ -101,7 +127,7 @@ def test_every_occurrence_of_a_part_is_checked(text, part):
     """Occurrences may overlap, and an occurrence inside a longer word does not count."""
     text, part = (" ".join(value.split()) for value in (text, part))
     expected = re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
-    assert not part or RequiredParts([part]).are_in([text]) == expected
+    assert not part or RequiredParts([part], Folding.UNICODE).are_in([text]) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,5 +141,5 @@ def test_every_occurrence_of_a_part_is_checked(text, part):
 def test_a_part_that_repeats_itself_is_found_as_fast_as_others(text, part):
     """Occurrences that begin or end inside a word are skipped without comparing all characters."""
     began = time.process_time()
-    RequiredParts([part]).are_in([text])
+    RequiredParts([part], Folding.UNICODE).are_in([text])
     assert time.process_time() - began < 2
