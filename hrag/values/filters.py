@@ -14,7 +14,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -37,8 +37,8 @@ TITLE = "title"
 SOURCE = "source"
 METADATA = "metadata."
 
-FilterValue: TypeAlias = str | float | bool | datetime
-Bound: TypeAlias = float | datetime
+FilterValue: TypeAlias = str | float | bool | date
+Bound: TypeAlias = float | date
 
 _TEXTS = (str, bytes, bytearray)
 # Matches dates and times in the forms of RFC 3339 and in most forms of ISO 8601. It does not match
@@ -82,7 +82,10 @@ class NoneOf:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """True if the field has one of these values. Values of different types are never equal."""
+    """True if the field has one of these values. Values of different types are never equal.
+
+    A date is its midnight in UTC.
+    """
 
     field: str
     values: tuple[FilterValue, ...]
@@ -95,7 +98,7 @@ class Match:
 class Range:
     """True if the field has a number or a timestamp within these bounds.
 
-    The bounds are either all numbers or all timestamps.
+    The bounds are either all numbers or all timestamps. A date is its midnight in UTC.
     """
 
     field: str
@@ -145,11 +148,13 @@ def timestamp_of(text: str) -> datetime | None:
         return None
 
 
-def in_utc(moment: datetime) -> datetime:
-    """Converts a moment to UTC. A moment without a time zone is regarded as UTC.
+def in_utc(moment: date) -> datetime:
+    """Converts a datetime to UTC. Without a time zone, it is regarded as UTC.
 
-    Raises OverflowError if the result is out of range.
+    A date becomes its midnight in UTC. Raises OverflowError if the result is out of range.
     """
+    if not isinstance(moment, datetime):
+        return datetime.combine(moment, time(), UTC)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
@@ -266,9 +271,9 @@ def _kind(value: FilterValue) -> str:
     return "f" if isinstance(value, float) else "t"
 
 
-def _distinct_text(value: float | bool | datetime) -> str:
+def _distinct_text(value: float | bool | date) -> str:
     """Converts a value into a text. Different values of one type result in different texts."""
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         return value.isoformat()
     return value.hex() if isinstance(value, float) else str(value)
 
@@ -353,7 +358,7 @@ def _check_range(range_: Range, path: str) -> None:
                 f"{path}.{name} is {bound!r}; it must be a number or a timestamp",
                 field=f"{path}.{name}",
             )
-    if len({isinstance(bound, datetime) for bound in bounds.values()}) > 1:
+    if len({isinstance(bound, date) for bound in bounds.values()}) > 1:
         raise InvalidArgument(
             f"{path} has a number and a timestamp; bounds must be of one type", field=path
         )

@@ -1,7 +1,7 @@
 """Converts filters to and from the messages of filter.proto, and to and from JSON."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
 from google.protobuf import json_format
@@ -213,9 +213,19 @@ def _typed(message_type: type[Typed], value: FilterValue | Bound) -> Typed:
             return built(message_type, flag=value)
         case int() | float():
             return built(message_type, number=value)
-        case datetime():
+        case date():
             timestamp = Timestamp()
             timestamp.FromDatetime(in_utc(value))
             return built(message_type, timestamp=timestamp)
-        case _:
+        case str() if message_type is pb.FilterValue:
             return built(message_type, text=value)
+    allowed, hint = "a number, a datetime or a date", ""
+    if message_type is pb.FilterValue:
+        allowed = f"a text, True, False, {allowed}"
+    elif isinstance(value, str):
+        hint = "; datetime.fromisoformat converts a text"
+    raise InvalidArgument(
+        f"filter has the value {quoted(str(value))} of the type {type(value).__name__}; a value "
+        f"must be {allowed}{hint}",
+        field="filter",
+    )

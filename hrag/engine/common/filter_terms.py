@@ -11,7 +11,7 @@ the keys of its index, an engine may put a prefix before the term.
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -92,7 +92,7 @@ def terms_between(prefix: bytes, bounds: Range) -> TermRange:
     lower = bounds.above if bounds.at_least is None else bounds.at_least
     upper = bounds.below if bounds.at_most is None else bounds.at_most
     any_bound = upper if lower is None else lower
-    type_prefix = prefix + bytes([_Type.TIME if isinstance(any_bound, datetime) else _Type.NUMBER])
+    type_prefix = prefix + bytes([_Type.TIME if isinstance(any_bound, date) else _Type.NUMBER])
     start = type_prefix if lower is None else term(prefix, lower)
     end = type_prefix + _ABOVE_NUMBERS if upper is None else term(prefix, upper)
     after_start = bounds.above is not None
@@ -158,7 +158,7 @@ def _typed(value: FilterValue) -> bytes:
             return bytes([_Type.FLAG, value])
         case int() | float():
             return bytes([_Type.NUMBER]) + _U64.pack(_ordered(value))
-        case datetime():
+        case date():
             return bytes([_Type.TIME]) + _U64.pack((in_utc(value) - _BEGINNING) // _MICROSECOND)
         case str():
             text = value.encode()

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hrag import errors, types
 from hrag.client import calls
 from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.filters import AllOf, Exists, Filter, Match, NoneOf
+from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
@@ -295,6 +295,31 @@ def test_a_filter_is_unchanged_after_conversion_to_json_and_back() -> None:
     assert filter_from_json(json.loads(json.dumps(filter_json(condition)))) == condition
     with pytest.raises(InvalidArgument, match="filter cannot be read"):
         filter_from_json({"matches": {}})
+
+
+def test_a_date_in_a_filter_is_its_midnight_in_utc() -> None:
+    day, midnight = date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)
+    for written, meant in (
+        (Range("metadata.n", at_least=day), Range("metadata.n", at_least=midnight)),
+        (Match("metadata.n", (day, "x")), Match("metadata.n", (midnight, "x"))),
+    ):
+        assert filter_from(filter_message(written)) == meant
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (Range("metadata.n", above="2026-01-01"), "'2026-01-01' of the type str; .*fromisoformat"),
+        (Range("metadata.n", above=b"1"), "of the type bytes; a value must be a number, a date"),
+        (Match("metadata.n", (None,)), "'None' of the type NoneType; .* a text, True, False, a n"),
+        (Match("metadata.n", ({"a": 1},)), "of the type dict"),
+        (Match("metadata.n", (time(1),)), "of the type time"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words(condition: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message) as caught:
+        filter_message(condition)
+    assert caught.value.field == "filter"
 
 
 def test_a_time_without_a_time_zone_is_in_utc() -> None:
