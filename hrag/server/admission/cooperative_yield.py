@@ -1,6 +1,7 @@
 """Cooperative scheduling: long calls yield to short calls of other tenants.
 
-A call is short until it has used 10 ms of processor time, and long afterwards.
+A call is short until it has used 10 ms of processor time, and long afterwards. A call that has a
+dedicated thread, for example an answer, is long from its start.
 
 Python runs one thread at a time, so a search of a few milliseconds takes twice as long while
 another call computes for seconds. While a short call of another tenant runs, a long call sleeps
