@@ -2,7 +2,7 @@
 
 `python -m tests.attacks.attackers NAME TARGET` runs one attack until SIGTERM. It has the lowest
 priority, so that on a machine with few cores it loads the services and does not take the processor
-from them. `tests/attacks/test_service_under_attack.py` and `benchmarks/under_attack.py` run the same
+from them. The module `test_service_under_attack` and `benchmarks/under_attack.py` run the same
 attacks.
 
 A call that gets an error is repeated after a millisecond, because attackers do not give up.
@@ -153,9 +153,7 @@ def _batches(target: Target, _ending: ExitStack) -> list[Step]:
         candidates=10_000,
     )
     message = retriever_pb2.BatchSearchRequest(searches=[search] * 32).SerializeToString()
-    return [
-        _repeated_call(target, target.retriever, BATCH_SEARCH, message) for _ in range(4)
-    ]
+    return [_repeated_call(target, target.retriever, BATCH_SEARCH, message) for _ in range(4)]
 
 
 def _filters(target: Target, _ending: ExitStack) -> list[Step]:

@@ -41,7 +41,6 @@ from tests.support.documents import odf_files as odf
 from tests.support.documents import word_files as word
 from tests.support.documents.bombs import TALL_ROW, WIDE_ROW, wide_tables
 from tests.support.documents.format_files import (
-    docx_file,
     epub_file,
     ods_cell,
     ods_of,
