@@ -206,7 +206,9 @@ def test_an_empty_variable_has_the_default_value(monkeypatch):
         ({"HRAG_EMBEDDER": "openai", "HRAG_THREADS": "7"}, 7),
     ],
 )
-def test_a_retriever_whose_searches_call_no_model_endpoint_has_few_threads(monkeypatch, variables, threads):
+def test_a_retriever_whose_searches_call_no_model_endpoint_has_few_threads(
+    monkeypatch, variables, threads
+):
     monkeypatch.setattr(config, "usable_cores", lambda: 2)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -304,7 +306,15 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
 
 @pytest.mark.parametrize(
     ("threads", "configured", "expected"),
-    [("", "", 8), ("", "15", 15), ("16", "", 8), ("4", "", 3), ("2", "", 1), ("16", "15", 15), ("2", "1", 1)],
+    [
+        ("", "", 8),
+        ("", "15", 15),
+        ("16", "", 8),
+        ("4", "", 3),
+        ("2", "", 1),
+        ("16", "15", 15),
+        ("2", "1", 1),
+    ],
 )
 def test_answers_are_fewer_than_threads(monkeypatch, threads, configured, expected):
     monkeypatch.setenv("HRAG_THREADS", threads)
