@@ -11,7 +11,7 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-citus test-endurance test-models fuzz test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-citus test-endurance test-models fuzz test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-attacks bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -235,6 +235,11 @@ bench: $(VENV)/.bench
 # and 12 GB of memory.
 bench-full: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
+
+# Measures what others notice of each attack; fails if a bound is missed. The machine must be quiet.
+# ATTACKS="answers batches" chooses attacks.
+bench-attacks: setup
+	$(BIN)/python -m benchmarks.under_attack $(ATTACKS)
 
 # Fails if a ratio of the latest run is worse than in the stored run by more than the noise.
 bench-compare: setup

@@ -32,7 +32,8 @@ from hrag.values.quotas import Quota
 KIB = 1024
 MIB = 1024 * KIB
 
-# The default of HRAG_THREADS. A retriever whose calls wait for no remote model has a lower default.
+# The default of HRAG_THREADS. A retriever whose searches wait for no remote model has a lower
+# default. Answers wait for a chat model, but in threads of their own.
 _THREADS = 16
 # Without a remote model and without PostgreSQL, a retriever's calls only compute. For such a
 # retriever, the default of HRAG_THREADS is the count of cores, but at least 2 and at most 4: more
@@ -401,10 +402,10 @@ class RetrieverSettings(CommonSettings):
     def threads(self) -> int:
         """The number of calls that may run at the same time; further calls wait.
 
-        HRAG_THREADS decides. If it is not set, the number is 16 if calls wait for a remote model,
-        and otherwise depends on the number of cores.
+        HRAG_THREADS decides. If it is not set, the number is 16 if searches wait for a remote
+        model, and otherwise depends on the number of cores.
         """
-        waits = self.embedder == "openai" or self.chat_model or self.rerank_base_url
+        waits = self.embedder == "openai" or self.rerank_base_url
         if self.configured_threads is not None or waits:
             return super().threads
         cores = usable_cores()
@@ -423,16 +424,16 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def concurrent_answers(self) -> int:
-        """The number of threads that calls of Answer may use at the same time.
+        """The number of calls of Answer that may run at the same time, each in its own thread.
 
-        At least one thread remains for searches. Raises SettingsError if the settings leave no
-        thread for answers or no thread for searches.
+        They are fewer than HRAG_THREADS, or than 16 if that is not set, because they also search.
+        Raises SettingsError if the settings leave no thread for answers, or none for searches.
         """
-        limit = self.threads - 1
+        limit = (self.configured_threads or _THREADS) - 1
         if limit == 0:
             raise SettingsError(
-                "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2, because an "
-                "answer occupies a thread while its model writes"
+                "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2, because answers "
+                "are fewer than HRAG_THREADS"
             )
         configured = self.max_concurrent_answers
         if configured is not None and configured > limit:

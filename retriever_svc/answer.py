@@ -5,6 +5,7 @@ anything is sent. If the model fails, the passages have been sent already, so th
 contains the error.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -40,6 +41,9 @@ from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()
 
+# The text of the model is processed in steps of at most this many characters. Between two steps,
+# shorter calls of other tenants run. A step takes about a millisecond.
+_STEP_CHARS = 1024
 # The maximum time for embedding the query, and later for embedding the text of the citations.
 # Without this maximum, an embedder that does not answer would use up the time until the call's
 # deadline, which may be minutes.
@@ -102,6 +106,9 @@ class AnswerPipeline:
         self._setup = setup
         self._clock = clock
         self._slots = AnswerSlots(setup.max_concurrent)
+        # Python runs one thread at a time, so texts that are filtered concurrently would not be
+        # filtered sooner, but other calls would wait for several threads instead of one.
+        self._filtering = threading.Lock()
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
@@ -158,9 +165,13 @@ class AnswerPipeline:
         with closing(self._setup.chat.stream(prompt, request.max_tokens, deadline)) as pieces:
             try:
                 for piece in _limited(pieces):
+                    deadline.check("the answer is written")
                     if isinstance(piece, ChatEnd):
                         end = piece
-                    elif output := marker_filter.feed(piece):
+                        continue
+                    with self._filtering:
+                        output = marker_filter.feed(piece)
+                    if output:
                         first_text_us = first_text_us or self._us_since(began)
                         yield output
             except (Cancelled, DeadlineExceeded):
@@ -209,12 +220,12 @@ class AnswerPipeline:
 
 
 def _limited(pieces: Pieces) -> Iterator[str | ChatEnd]:
-    """Yields the pieces of a model's text, and then its ChatEnd.
+    """Yields the pieces of a model's text, cut to `_STEP_CHARS` characters, and then its ChatEnd.
 
     If the text has more than MAX_ANSWER_BYTES bytes, it is cut, and its finish reason is LENGTH.
     """
     left_bytes = MAX_ANSWER_BYTES
-    for piece in pieces:
+    for piece in _cut(pieces):
         encoded = b"" if isinstance(piece, ChatEnd) else piece.encode()
         if len(encoded) > left_bytes:
             yield encoded[:left_bytes].decode("utf-8", "ignore")
@@ -222,6 +233,15 @@ def _limited(pieces: Pieces) -> Iterator[str | ChatEnd]:
             return
         left_bytes -= len(encoded)
         yield piece
+
+
+def _cut(pieces: Pieces) -> Iterator[str | ChatEnd]:
+    for piece in pieces:
+        if isinstance(piece, ChatEnd):
+            yield piece
+        else:
+            for start in range(0, len(piece), _STEP_CHARS):
+                yield piece[start : start + _STEP_CHARS]
 
 
 def unconfigured(*_: object) -> NoReturn:

@@ -12,12 +12,12 @@ from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.filters import (
     MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
-    MAX_FILTER_TERMS,
     AllOf,
     AnyOf,
     Bound,
     Exists,
     Filter,
+    FilterSize,
     FilterValue,
     Match,
     NoneOf,
@@ -27,11 +27,11 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# A filter is refused while it is decoded if its Filter messages and values together are more than
-# this. A valid filter never exceeds this limit: it has at most MAX_FILTER_CONDITIONS conditions,
-# and each condition needs at most MAX_FILTER_DEPTH Filter messages, one for the condition and one
-# for each list in which the condition is nested.
-_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_CONDITIONS + MAX_FILTER_TERMS
+# A filter is refused while it is decoded if it has more than this many Filter messages. A valid
+# filter never exceeds this limit: it has at most MAX_FILTER_CONDITIONS conditions, and each
+# condition needs at most MAX_FILTER_DEPTH Filter messages, one for the condition and one for each
+# list in which the condition is nested.
+_MAX_MESSAGES = MAX_FILTER_DEPTH * MAX_FILTER_CONDITIONS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
 Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
@@ -57,10 +57,10 @@ def optional_filter_from(request: Any) -> Filter | None:
 def _filter_from(message: pb.Filter, parts: "_Parts") -> Filter:
     """Returns the filter that a message represents.
 
-    `parts` counts the Filter messages and the values so far. Raises TooLarge if there are more than
-    a valid filter may have.
+    `parts` counts the Filter messages and the conditions so far. Raises TooLarge if there are more
+    than a valid filter may have.
     """
-    parts.add(1)
+    parts.add_message()
     match message.WhichOneof("kind"):
         case "all_of":
             return AllOf(_filters_from(message.all_of, parts))
@@ -69,10 +69,11 @@ def _filter_from(message: pb.Filter, parts: "_Parts") -> Filter:
         case "none_of":
             return NoneOf(_filters_from(message.none_of, parts))
         case "match":
-            parts.add(len(message.match.values))
+            parts.add(FilterSize(conditions=1, terms=1 + len(message.match.values)))
             values = map(_value_from, message.match.values)
             return Match(message.match.field, tuple(values))
         case "range":
+            parts.add(FilterSize(conditions=1, ranges=1, terms=1))
             ranged = message.range
             bounds = {
                 name: _value_from(getattr(ranged, name))
@@ -81,6 +82,7 @@ def _filter_from(message: pb.Filter, parts: "_Parts") -> Filter:
             }
             return Range(ranged.field, **bounds)
         case "exists":
+            parts.add(FilterSize(conditions=1, ranges=1, terms=1))
             return Exists(message.exists.field)
         case _:
             raise InvalidArgument(
@@ -94,21 +96,30 @@ def _filters_from(message: pb.FilterList, parts: "_Parts") -> tuple[Filter, ...]
 
 
 class _Parts:
-    """Counts the Filter messages and the values of a filter while it is decoded."""
+    """Counts the Filter messages and the conditions of a filter while it is decoded.
+
+    So a filter that is far too large costs no more than the largest valid one.
+    """
 
     def __init__(self) -> None:
-        self._count = 0
+        self._messages = 0
+        self._size = FilterSize()
 
-    def add(self, count: int) -> None:
-        """Raises TooLarge if there are now more than a valid filter may have."""
-        self._count += count
-        if self._count > _MAX_PARTS:
+    def add_message(self) -> None:
+        """Raises TooLarge if there are now more Filter messages than a valid filter may have."""
+        self._messages += 1
+        if self._messages > _MAX_MESSAGES:
             raise TooLarge(
-                f"filter is too large; at most {MAX_FILTER_CONDITIONS} conditions, and at most "
-                f"{MAX_FILTER_TERMS} conditions and values, are allowed, nested at most "
+                f"filter has more than {_MAX_MESSAGES} conditions and lists; at most "
+                f"{MAX_FILTER_CONDITIONS} conditions are allowed, nested at most "
                 f"{MAX_FILTER_DEPTH} deep",
                 field="filter",
             )
+
+    def add(self, condition: FilterSize) -> None:
+        """Raises TooLarge if the conditions so far are beyond a limit."""
+        self._size += condition
+        self._size.check("filter has at least", "filter")
 
 
 def _value_from(message: pb.FilterValue | pb.RangeBound) -> Any:

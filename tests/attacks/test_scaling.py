@@ -39,8 +39,8 @@ from hrag.values.formats import (
 from indexer_svc.parsers.parser_functions import FormatFamily, load, parse
 from tests.support.documents import odf_files as odf
 from tests.support.documents import word_files as word
+from tests.support.documents.bombs import TALL_ROW, WIDE_ROW, wide_tables
 from tests.support.documents.format_files import (
-    docx_file,
     epub_file,
     ods_cell,
     ods_of,
@@ -372,14 +372,6 @@ def test_four_times_as_many_of_a_structure_take_about_four_times_as_long(name: s
     pytest.fail(f"{count} take {few_s:.3f} s, four times as many take {many_s:.3f} s")
 
 
-def _wide_tables(tables: int, rows: int) -> bytes:
-    """Returns tables whose rows have one cell, far to the right."""
-    row = word.row("x", properties='<w:gridBefore w:val="499"/>')
-    body = word.table(row * rows) * tables
-    main = f"<w:document {word.NAMESPACES}><w:body>{body}</w:body></w:document>"
-    return with_part(docx_file(), "word/document.xml", main.encode())
-
-
 def _book(spine: int, chapter: str) -> bytes:
     """Returns a book that lists one chapter `spine` times."""
     items = '<item id="c" href="text/a.xhtml" media-type="text/html"/>'
@@ -391,17 +383,16 @@ def _book(spine: int, chapter: str) -> bytes:
     return epub_file({"a.xhtml": chapter}, **{"OEBPS/book.opf": book})
 
 
-_WIDE_ROW, _TALL_ROW = "<tr><td colspan=1000>x<td>y", "<tr><td rowspan=1000>x"
 _LABEL = f"<table><thead><tr><th rowspan=0>{'x ' * 50_000}"
 _SMALL: dict[str, tuple[str, Build, int]] = {
-    "rows of one cell": (DOCX, lambda n: _wide_tables(n, 2_000), 20),
+    "rows of one cell": (DOCX, lambda n: wide_tables(n, 2_000), 20),
     "wide cells of a book": (
         EPUB,
-        lambda n: epub_file({"a.xhtml": f"<p>x<table>{_WIDE_ROW * n}"}),
+        lambda n: epub_file({"a.xhtml": f"<p>x<table>{WIDE_ROW * n}"}),
         30_000,
     ),
-    "wide cells": _page(lambda n: f"<table>{_WIDE_ROW * n}", 30_000),
-    "tall cells": _page(lambda n: f"<table>{_TALL_ROW * n}", 50_000),
+    "wide cells": _page(lambda n: f"<table>{WIDE_ROW * n}", 30_000),
+    "tall cells": _page(lambda n: f"<table>{TALL_ROW * n}", 50_000),
     "repeated headers": _page(lambda n: f"{_LABEL}<tbody>{'<tr><td>x' * 3_000}</table>" * n, 9),
     "a chapter listed often": (EPUB, lambda n: _book(n, "<!-- -->" * n), 50_000),
     "options": _page(lambda n: f"<select>{'<option>x' * n}", 250_000),

@@ -1,6 +1,6 @@
 """Runs services that require API keys, with one tenant that attacks and one that searches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +56,14 @@ def _client(services: Running, key: str) -> Client:
 
 
 @contextmanager
-def guarded_services(folder: Path, start: Start = Forked) -> Iterator[Guarded]:
+def guarded_services(
+    folder: Path, start: Start = Forked, settings: Mapping[str, str] = LIMITS
+) -> Iterator[Guarded]:
     """Runs both services, with their store, keys and logs in `folder`."""
     keys = folder / "keys.json"
     attacker_key = new_key(keys, ATTACKER, role=Role.WRITE)
     victim_key = new_key(keys, VICTIM, role=Role.WRITE)
-    settings = {**FAST, **LIMITS, "HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
+    settings = {**FAST, **settings, "HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
     with (
         running(folder / "store", settings, start) as services,
         _client(services, attacker_key) as attacker,

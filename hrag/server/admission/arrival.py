@@ -62,7 +62,7 @@ class PendingCall(Call, ABC):
       reply (HRAG_MAX_UNANSWERED_BYTES).
     - `has_begun`: True once the handler has been started.
     - `running`: the `RunningCall` that counts the processor time of the handler. It is None if the
-      handler does not run in a thread of the pool.
+      handler runs in gRPC's event thread.
 
     Only one thread at a time may use a PendingCall.
     """
@@ -189,8 +189,9 @@ class PendingCall(Call, ABC):
     def run(self, running: RunningCall | None = None) -> bool:
         """Runs the handler in this thread and responds.
 
-        In a thread of the pool, `running` counts the processor time of the handler. Returns True if
-        the call has ended, and False if the handler left the call open and has to be run again.
+        `running` counts the processor time of the handler; it is None in gRPC's event thread.
+        Returns True if the call has ended, and False if the handler left the call open and has to
+        be run again.
         """
         self.has_begun = True
         self.running = running

@@ -1,12 +1,13 @@
 """Cooperative scheduling: long calls yield to short calls of other tenants.
 
-A call is short until it has used 10 ms of processor time, and long afterwards.
+A call is short until it has used 10 ms of processor time, and long afterwards. A call that has a
+dedicated thread, for example an answer, is long from its start.
 
 Python runs one thread at a time, so a search of a few milliseconds takes twice as long while
 another call computes for seconds. While a short call of another tenant runs, a long call sleeps
-between two steps for as long as the last step took, but at most 5 ms. Operating systems favour
-short tasks in the same way (multilevel feedback queue), but Python's interpreter lock has no
-priorities.
+between two steps for as long as the last step took, but at most 5 ms. Long calls sleep one after
+the other, so all of them together compute about as much as one. Operating systems favour short
+tasks in the same way (multilevel feedback queue), but Python's interpreter lock has no priorities.
 """
 
 import threading
@@ -45,6 +46,7 @@ class RunningCalls:
         self.wall_clock = wall_clock
         self._lock = threading.Lock()
         self._short: Counter[str] = Counter()
+        self._turn = threading.Lock()
 
     @contextmanager
     def call(self, tenant: str) -> Iterator["RunningCall"]:
@@ -71,6 +73,16 @@ class RunningCalls:
         A call is short until it has used 10 ms of processor time.
         """
         return len(self._short) > (tenant in self._short)
+
+    def sleep_for_others(self, tenant: str, seconds: float) -> None:
+        """Sleeps if a short call of another tenant runs, after the long calls that sleep already.
+
+        Returns without sleep if no such call runs when it is this call's turn.
+        """
+        if self.has_short_of_others(tenant):
+            with self._turn:
+                if self.has_short_of_others(tenant):
+                    self.sleep(seconds)
 
 
 class RunningCall:
@@ -103,8 +115,8 @@ class RunningCall:
         if now_s - self._began_s < _SHORT_S:
             return
         self.become_long()
-        if self._calls.has_short_of_others(self._tenant):
-            self._calls.sleep(min(now_s - self._slept_s, _LONGEST_SLEEP_S))
+        step_s = now_s - self._slept_s
+        self._calls.sleep_for_others(self._tenant, min(step_s, _LONGEST_SLEEP_S))
         self._slept_s = now_s
 
     def become_long(self) -> None:

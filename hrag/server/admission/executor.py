@@ -78,7 +78,7 @@ class AdmissionExecutor:
         arrive. `max_streams` is the limit of calls in dedicated threads. `max_unanswered_bytes` is
         the limit of the total size of the requests that have no reply yet.
         """
-        self.streams = DedicatedThreads(max_streams, self._run)
+        self.streams = DedicatedThreads(max_streams, self._run_dedicated)
         # The calls that a thread of the pool may run now. A thread that takes the value None from
         # this queue ends.
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()
@@ -278,7 +278,14 @@ class AdmissionExecutor:
             # Without `del`, a thread that waits for a call would keep the last call in memory.
             del call
 
-    def _run(self, call: PendingCall, running: RunningCall | None = None) -> None:
+    def _run_dedicated(self, call: PendingCall) -> None:
+        with self._running.call(call.account) as running:
+            # This call waits for a model or for messages most of the time. If it were short, it
+            # would delay long calls of other tenants while it waits.
+            running.become_long()
+            self._run(call, running)
+
+    def _run(self, call: PendingCall, running: RunningCall) -> None:
         has_ended = True
         try:
             has_ended = call.run(running)

@@ -1,4 +1,4 @@
-"""Hostile PDFs and Markdown: small files that cost their parser memory, time or stack.
+"""Hostile PDFs, Markdown and tables: small files that cost their parser memory, time or stack.
 
 `tests.support.documents.pdfs` writes the PDFs, without a library. Each function is named for the
 feature of the format that it abuses.
@@ -8,6 +8,8 @@ import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 
+from tests.support.documents import word_files as word
+from tests.support.documents.format_files import docx_file, with_part
 from tests.support.documents.pdfs import FILE_ID, FONT, Bookmark, pdf_of, written
 
 _CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
@@ -279,3 +281,15 @@ def lazy_lines(size_bytes: int = 600_000) -> str:
     Each later line begins with a digit, as a list item does, so a parser must test each of them.
     """
     return "> " * 18 + "a\n" + "1 b\n" * (size_bytes // 4)
+
+
+# Rows of an HTML table that declare many more cells than they have bytes.
+WIDE_ROW, TALL_ROW = "<tr><td colspan=1000>x<td>y", "<tr><td rowspan=1000>x"
+
+
+def wide_tables(tables: int, rows: int) -> bytes:
+    """Returns a Word document with tables whose rows have one cell, far to the right."""
+    row = word.row("x", properties='<w:gridBefore w:val="499"/>')
+    body = word.table(row * rows) * tables
+    main = f"<w:document {word.NAMESPACES}><w:body>{body}</w:body></w:document>"
+    return with_part(docx_file(), "word/document.xml", main.encode())

@@ -200,13 +200,15 @@ def test_an_empty_variable_has_the_default_value(monkeypatch):
         ({"HRAG_EMBEDDER": "hash:64"}, 2),
         ({"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": "postgresql://x"}, 4),
         ({"HRAG_EMBEDDER": "openai"}, 16),
-        ({"HRAG_CHAT_MODEL": "some"}, 16),
+        ({"HRAG_CHAT_MODEL": "some"}, 2),
         ({"HRAG_RERANK_BASE_URL": "http://x"}, 16),
         ({"HRAG_THREADS": "7"}, 7),
         ({"HRAG_EMBEDDER": "openai", "HRAG_THREADS": "7"}, 7),
     ],
 )
-def test_a_retriever_that_calls_no_model_endpoint_has_few_threads(monkeypatch, variables, threads):
+def test_a_retriever_whose_searches_call_no_model_endpoint_has_few_threads(
+    monkeypatch, variables, threads
+):
     monkeypatch.setattr(config, "usable_cores", lambda: 2)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -304,9 +306,17 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
 
 @pytest.mark.parametrize(
     ("threads", "configured", "expected"),
-    [("16", "", 8), ("4", "", 3), ("2", "", 1), ("16", "15", 15), ("2", "1", 1)],
+    [
+        ("", "", 8),
+        ("", "15", 15),
+        ("16", "", 8),
+        ("4", "", 3),
+        ("2", "", 1),
+        ("16", "15", 15),
+        ("2", "1", 1),
+    ],
 )
-def test_answers_leave_at_least_one_thread_to_searches(monkeypatch, threads, configured, expected):
+def test_answers_are_fewer_than_threads(monkeypatch, threads, configured, expected):
     monkeypatch.setenv("HRAG_THREADS", threads)
     monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", configured)
     assert load(RetrieverSettings).concurrent_answers == expected

@@ -60,6 +60,14 @@ class EndlessChat(CitingChat):
             self.closed = True
 
 
+class MarkerChat(CitingChat):
+    """A chat model that sends 32 KiB of markers in one piece."""
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        yield "[1] " * 8192
+        yield ChatEnd(FinishReason.STOP)
+
+
 class HangingEmbedder(HashEmbedder):
     """An embedder that embeds nothing. It records how many seconds it may take, and gives up."""
 
@@ -144,6 +152,16 @@ def test_a_text_that_does_not_end_is_cut() -> None:
     size = len("".join(map(str, pieces)).encode())
     assert MAX_ANSWER_BYTES - 4 < size <= MAX_ANSWER_BYTES
     assert chat.closed
+
+
+def test_a_long_piece_of_text_is_processed_in_steps_between_which_other_calls_run() -> None:
+    yields = []
+    deadline = Deadline.after(60, yield_to_others=lambda: yields.append(1))
+    answer = _pipeline(FakeSearch(_passage()), HashEmbedder(4), MarkerChat())
+    _, *pieces, end = answer(QUERY, deadline)
+    assert isinstance(end, AnswerEnd)
+    assert "".join(map(str, pieces)).startswith("[1] [1]")
+    assert len(yields) >= 32
 
 
 def test_a_tenant_may_use_half_of_the_slots_after_another_tenant_has_asked() -> None:

@@ -10,6 +10,7 @@ from hrag.errors import TooLarge
 from hrag.filters import (
     MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
+    MAX_FILTER_RANGES,
     MAX_FILTER_TERMS,
     AnyOf,
     Match,
@@ -84,6 +85,17 @@ def test_a_message_with_too_many_entries_is_refused(
     with pytest.raises(TooLarge, match=r"at most \d+") as caught:
         read(message)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("kind", ["range", "exists", "match"])
+def test_a_filter_is_decoded_no_further_than_its_limit(kind: str) -> None:
+    """The conditions after the limit are not valid, but nothing reads them."""
+    condition = fpb.Filter(**{kind: {"field": "title"}})
+    limit = MAX_FILTER_CONDITIONS if kind == "match" else MAX_FILTER_RANGES
+    message = fpb.Filter(any_of={"filters": [condition] * (limit + 1) + [fpb.Filter()] * 10_000})
+    with pytest.raises(TooLarge, match=f"at least {limit + 1} .*; at most {limit} ") as caught:
+        filter_from(message)
+    assert caught.value.field == "filter"
 
 
 def test_the_largest_allowed_filter_is_accepted() -> None:

@@ -1,14 +1,17 @@
 """Long calls yield to short calls of other tenants."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from hrag.server.admission.arrival import Behavior, PendingCall
 from hrag.server.admission.cooperative_yield import RunningCalls
+from hrag.server.admission.executor import AdmissionExecutor
 from hrag.server.admission.lane import Lane
 from hrag.values.current_call import CURRENT
 from hrag.values.errors import HragError
@@ -100,6 +103,29 @@ def test_long_calls_of_two_tenants_do_not_yield_to_each_other(calls: Calls) -> N
     assert calls.slept_s == [0.005]
 
 
+def test_long_calls_sleep_one_after_the_other() -> None:
+    """If all of them slept at the same time, they would also compute at the same time."""
+    sleeping = threading.Semaphore(1)
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        assert sleeping.acquire(blocking=False), "another long call sleeps"
+        time.sleep(seconds)
+        sleeping.release()
+        slept.append(seconds)
+
+    running = RunningCalls(sleep=sleep)
+
+    def sleep_often() -> None:
+        for _ in range(10):
+            running.sleep_for_others("a", 0.001)
+
+    with running.call("b"), ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(sleep_often) for _ in range(4)]:
+            done.result()
+    assert len(slept) == 40
+
+
 def test_a_computation_outside_a_call_does_not_sleep(calls: Calls) -> None:
     calls.start("a")
     with ThreadPoolExecutor(1) as thread:
@@ -119,3 +145,21 @@ def test_processor_time_is_not_read_before_enough_wall_time_has_passed() -> None
         for _ in range(10):
             call.yield_to_others()
     assert len(readings) == readings_at_start
+
+
+class AnsweringCall(RunningCall):
+    """A call in a dedicated thread that records what counts its processor time."""
+
+    counted_by: Any = None
+
+    def run(self, running: Any = None) -> bool:
+        self.counted_by = running
+        return True
+
+
+def test_a_call_in_a_dedicated_thread_yields_too() -> None:
+    executor = AdmissionExecutor(1, 10, 10, 10.0, 10, 1 << 20)
+    call = AnsweringCall(Lane.DEDICATED)
+    executor.streams.start(call)
+    executor.streams.join()
+    assert call.counted_by is not None
