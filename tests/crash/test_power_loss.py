@@ -8,7 +8,7 @@ what was not synced (`recorded_disk.py`), and opens the store on it.
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 
 from hrag.engine.embedded.admin import backup
 from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import location
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -50,6 +51,7 @@ _SEED = 20_260_301
 _STEPS = 12
 # A check of a backup or of a restored store takes much longer than one of the store.
 _COPIES = 0.25
+_EVENTS_AFTER_RENAME = 6
 _KEYS = "keys.json"
 _BACKUP = Path("backups/of this year/first")
 _RESTORED = Path("restored/deeper/store")
@@ -109,13 +111,13 @@ class _Examination:
         finally:
             shutil.rmtree(root)
 
-    def examine(self, kept: int | None) -> None:
-        """Fails unless the store, the backup, the restored store and the keys are right."""
+    def examine(self, kept: int | None, *, copies: bool) -> None:
+        """Fails unless the store, the keys and, with `copies`, its copies are right."""
         self.counts["moments"] += 1
         with self._lost_power(kept) as root:
             self._examine_store(root / "store", self._moment.ledger)
             self._examine_keys(root / _KEYS)
-            if self._source.random() < _COPIES:
+            if copies:
                 self._examine_backup(root)
                 self._examine_restored(root)
 
@@ -210,30 +212,41 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedDisk]:
         yield disk
 
 
-def _examine(
-    disk: RecordedDisk, folder: Path, seed: int, counts: tuple[int, int, int]
-) -> Counter[str]:
-    """Examines seeded moments of the record: after answers, at any event, and with services.
+def _after_renames(events: list[Event]) -> list[int]:
+    """Returns how many events there are up to each of the few after a rename.
+
+    Renames of segments are left out: there are many of them.
+    """
+    renames = [
+        position
+        for position, event in enumerate(events, 1)
+        if event.kind is Kind.RENAME and not event.name.endswith(segment_files.UNFINISHED)
+    ]
+    return [position + later for position in renames for later in range(_EVENTS_AFTER_RENAME)]
+
+
+def _examine(disk: RecordedDisk, folder: Path, seed: int, few: int, services: int) -> Counter[str]:
+    """Examines seeded moments of the record: `few` of each kind, and `services` with services.
 
     Directly after an answer, everything that was not synced is lost, which finds a missing sync.
     """
     source = random.Random(seed)
     examination = _Examination(disk, folder, source)
     answers, events = _answers(examination.events), range(len(examination.events) + 1)
-    moments = [(position, 0, False) for position in _drawn(source, answers, counts[0])]
-    moments += [(position, None, False) for position in _drawn(source, events, counts[1])]
-    moments += [(position, None, True) for position in _drawn(source, answers, counts[2])]
-    for position, kept, has_services in sorted(moments, key=lambda moment: moment[0]):
+    moments: list[tuple[int, Callable[[], None]]] = []
+
+    def add(positions: Sequence[int], count: int, act: Callable[[], None]) -> None:
+        drawn = source.sample(positions, min(count, len(positions)))
+        moments.extend((position, act) for position in drawn)
+
+    add(answers, few, lambda: examination.examine(0, copies=source.random() < _COPIES))
+    add(events, few, lambda: examination.examine(None, copies=source.random() < _COPIES))
+    add(_after_renames(examination.events), few, lambda: examination.examine(None, copies=True))
+    add(answers, services, lambda: examination.examine_with_services(None))
+    for position, act in sorted(moments, key=lambda moment: moment[0]):
         examination.advance(position)
-        if has_services:
-            examination.examine_with_services(kept)
-        else:
-            examination.examine(kept)
+        act()
     return examination.counts
-
-
-def _drawn(source: random.Random, positions: Sequence[int], count: int) -> list[int]:
-    return source.sample(positions, min(count, len(positions)))
 
 
 @pytest.mark.slow
@@ -265,7 +278,7 @@ def _files(root: Path) -> dict[Path, bytes | None]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_power_loss_loses_no_acknowledged_write(disk: RecordedDisk, tmp_path: Path) -> None:
-    _examine(disk, tmp_path, _SEED, (40, 50, 2))
+    _examine(disk, tmp_path, _SEED, few=36, services=2)
 
 
 @pytest.mark.endurance
@@ -276,4 +289,4 @@ def test_a_thousand_power_losses_lose_no_acknowledged_write(
     seed = random.SystemRandom().randrange(1 << 32)
     with _recorded(tmp_path / "recorded", 4 * _STEPS, seed) as disk, capsys.disabled():
         print(f"\nseed {seed}")  # noqa: T201 - a run reports its figures
-        print(_examine(disk, tmp_path, seed, (300, 700, 20)))  # noqa: T201
+        print(_examine(disk, tmp_path, seed, few=350, services=20))  # noqa: T201
