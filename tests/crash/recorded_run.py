@@ -30,7 +30,7 @@ from tests.crash.documents import VARIABLES, document_of
 from tests.crash.ledger import CREATED, Collection, Entry, Write
 from tests.crash.recorded_disk import Event, Kind
 from tests.support.servers.forked import HRAG
-from tests.support.servers.processes import Process
+from tests.support.servers.processes import Process, fresh
 
 LARGE = "large"
 OTHER = "other"
@@ -179,14 +179,7 @@ class RecordedDisk:
     def _start(
         self, arguments: tuple[str, ...], environment: Mapping[str, str], log: Path
     ) -> subprocess.Popen[bytes]:
-        with log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, *arguments],
-                env={**environment, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        return fresh(arguments, {**environment, **self.environment}, log)
 
 
 class _Client:
