@@ -52,6 +52,7 @@ from hrag.cli.options import (
 )
 from hrag.cli.render import counted
 from hrag.cli.terminal import Failure, output, show_note
+from hrag.host import durable_files
 from hrag.host.private_files import opener
 from hrag.values.documents import Document, DocumentInfo
 from hrag.values.errors import CollectionExists
@@ -208,17 +209,19 @@ def open_output(target: Path | None) -> Iterator[BinaryIO]:
 def _replacing(target: Path) -> Iterator[BinaryIO]:
     """Yields a new file, which replaces the file at `target` when the `with` block ends.
 
-    If the block raises an error, the file at `target` stays as it is. Raises OSError if the new
-    file cannot be written.
+    If the block raises an error, or if the power fails, the file at `target` stays as it is. Raises
+    OSError if the new file cannot be written.
     """
     incomplete = target.with_name(f"{target.name}.partial")
     with open(incomplete, "wb", opener=opener) as file:
         try:
             yield file
             file.flush()
+            durable_files.sync(incomplete)
             incomplete.replace(target)
+            durable_files.sync(target.parent)
         except BaseException:
-            incomplete.unlink()
+            incomplete.unlink(missing_ok=True)
             raise
 
 

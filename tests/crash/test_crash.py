@@ -1,8 +1,7 @@
 """A store loses no acknowledged write, and has no half write, whenever a process is killed.
 
-SIGKILL ends the process, but not the machine. hrag syncs files before it renames them and before it
-sends a response. After a power cut, the content of the disk depends on whether the disk obeyed
-these syncs. No test here can simulate a power cut.
+SIGKILL ends the process, but not the machine: the kernel keeps what was not synced. What a power
+loss leaves is the subject of `test_power_loss.py`.
 """
 
 import random

@@ -49,11 +49,19 @@ class Program(Protocol):
 Start = Callable[[tuple[str, ...], Mapping[str, str], Path], Program]
 
 
-def fresh(arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Program:
-    """Starts a new interpreter, as users do, so that its memory and times are those of users."""
+def fresh(
+    arguments: tuple[str, ...],
+    environment: Mapping[str, str],
+    log: Path,
+    runner: tuple[str, ...] = (),
+) -> "subprocess.Popen[bytes]":
+    """Starts a new interpreter, as users do, so that its memory and times are those of users.
+
+    `runner` is a command that runs the command after it.
+    """
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, *arguments],
+            [*runner, sys.executable, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -41,12 +41,13 @@ from typing import Any
 
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.segments import damage, segment_files
-from hrag.engine.embedded.store import disk, location, schema, store_locks
+from hrag.engine.embedded.store import location, schema, store_locks
 from hrag.engine.embedded.store.environment import RESTORE, Store, open_alone
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import BackupReport
+from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder, opener
 from hrag.values.errors import StoreUnavailable
 
@@ -104,11 +105,13 @@ def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
         label = _check_copy(partial)
         _write_label(partial, label)
         for folder in (partial / location.SEGMENTS, partial):
-            disk.sync(folder)
+            durable_files.sync(folder)
         partial.rename(target)
+        # The folder has its final name before it loses its mark, also after a power loss. So a
+        # folder with the temporary name always has the mark, and a later backup can remove it.
+        durable_files.sync(target.parent)
         (target / _UNFINISHED).unlink()
-        disk.sync(target)
-    disk.sync(target.parent)
+        durable_files.sync(target)
     return label.report()
 
 
@@ -159,7 +162,7 @@ def _unfinished(folder: Path) -> Iterator[None]:
     with location.explained_errors(folder):
         _refuse_foreign(folder)
         _remove(folder)
-        make_folder(folder)
+        durable_files.make_folder(folder)
         try:
             (folder / _UNFINISHED).touch(FILE_MODE)
             yield
@@ -254,7 +257,7 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
     make_folder(copy)
     for name in record.files:
         _copy_file(segment_files.path_of(source, record.segment_id) / name, copy / name)
-    disk.sync(copy)
+    durable_files.sync(copy)
     segment_files.verify(target, record)
 
 
@@ -265,7 +268,7 @@ def _copy_file(source: Path, target: Path) -> str:
         while block := read.read(_BLOCK_BYTES):
             digest.update(block)
             written.write(block)
-    disk.sync(target)
+    durable_files.sync(target)
     return digest.hexdigest()
 
 
@@ -321,7 +324,7 @@ def _write_label(folder: Path, label: _Label) -> None:
     path = folder / _LABEL
     with open(path, "w", encoding="utf-8", opener=opener) as file:
         json.dump(asdict(label), file, indent=2)
-    disk.sync(path)
+    durable_files.sync(path)
 
 
 # The functions that restore a backup.
@@ -336,7 +339,7 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
     label = _read_label(source)
     location.refuse_network(directory)
     with location.explained_errors(directory):
-        make_folder(directory, exist_ok=True)
+        durable_files.make_folder(directory, exist_ok=True)
     with store_locks.exclusive(directory):
         if location.has_data(directory):
             raise StoreUnavailable(f"{directory} holds a store; name a folder without a store")
@@ -393,7 +396,7 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
             _copy_segment(source / location.SEGMENTS, folder / location.SEGMENTS, record)
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             raise StoreUnavailable(f"the backup in {source} is damaged: {error}") from error
-    disk.sync(folder / location.SEGMENTS)
+    durable_files.sync(folder / location.SEGMENTS)
 
 
 def _move_in(partial: Path, directory: Path) -> None:
@@ -404,6 +407,6 @@ def _move_in(partial: Path, directory: Path) -> None:
     """
     shutil.rmtree(directory / location.SEGMENTS, ignore_errors=True)
     (partial / location.SEGMENTS).rename(directory / location.SEGMENTS)
-    disk.sync(directory)
+    durable_files.sync(directory)
     (partial / location.DATA).rename(directory / location.DATA)
-    disk.sync(directory)
+    durable_files.sync(directory)

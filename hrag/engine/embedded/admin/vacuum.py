@@ -11,9 +11,10 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from hrag.engine.embedded.store import disk, location, schema, store_locks
+from hrag.engine.embedded.store import location, schema, store_locks
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.reports import VacuumReport
+from hrag.host import durable_files
 from hrag.host.private_files import make_folder
 from hrag.values.errors import StoreUnavailable
 
@@ -35,7 +36,7 @@ def vacuum(directory: Path) -> VacuumReport:
             report = VacuumReport(before_bytes, (folder / location.DATA).stat().st_size)
             # The file lock.mdb need not be replaced: the next process to open the store resets it.
             (folder / location.DATA).replace(data)
-            disk.sync(directory)
+            durable_files.sync(directory)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return report
@@ -58,7 +59,7 @@ def _copy(directory: Path, folder: Path) -> int:
     old = (directory / location.DATA).stat()
     new = folder / location.DATA
     os.chown(new, old.st_uid, old.st_gid)
-    disk.sync(new)
+    durable_files.sync(new)
     return used_bytes
 
 

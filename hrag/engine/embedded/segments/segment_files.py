@@ -41,10 +41,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.lmdb_records import SegmentFile, SegmentRecord
 from hrag.engine.find import Vector
+from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, GraphSearch, Postings
 
@@ -241,10 +241,10 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
         np.savez(temporary / ROWS, **write_parts(temporary))  # type: ignore[arg-type]
         reach("segment.written")
         files = {path.name: sync_file(path) for path in sorted(temporary.iterdir())}
-        disk.sync(temporary)
+        durable_files.sync(temporary)
         reach("segment.synced")
         temporary.rename(target)
-        disk.sync(folder)
+        durable_files.sync(folder)
         reach("segment.renamed")
     except BaseException:
         remove_path(temporary)
@@ -450,7 +450,7 @@ def sync_file(path: Path) -> SegmentFile:
     Returns the size and the checksum of the file.
     """
     path.chmod(FILE_MODE)
-    disk.sync(path)
+    durable_files.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))
 
 

@@ -1,4 +1,4 @@
-"""Measures the free space on a store's disk, and syncs files to the disk."""
+"""Measures the free space on a store's disk, and explains the errors of a full disk."""
 
 import errno
 import os
@@ -26,15 +26,3 @@ def free_bytes(directory: Path) -> int:
     """
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
-
-
-def sync(path: Path) -> None:
-    """Calls fsync for a file or a folder, so that what was written to it is durable.
-
-    Raises OSError.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

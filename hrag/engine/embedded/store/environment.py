@@ -30,6 +30,7 @@ from hrag.engine.embedded.store.owners import owner_of
 from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
 from hrag.engine.embedded.store.tables import Database, RawTxn
 from hrag.engine.embedded.store.transactions import Txn
+from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder, opener
 from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
@@ -185,7 +186,7 @@ class Store:
             domain_error = explained(error, folder)
             raise domain_error or StoreUnavailable(f"cannot copy to {folder}: {error}") from error
         (folder / location.DATA).chmod(FILE_MODE)
-        disk.sync(folder / location.DATA)
+        durable_files.sync(folder / location.DATA)
 
     def reserve_disk(self) -> None:
         """Allocates the disk blocks that are reserved for deletions.
@@ -227,7 +228,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
     location.refuse_network(directory)
     with ExitStack() as undo:
         with location.explained_errors(directory):
-            make_folder(directory, exist_ok=True)
+            durable_files.make_folder(directory, exist_ok=True)
             make_folder(directory / location.SEGMENTS, exist_ok=True)
             privacy.make_private(directory)
             users = undo.enter_context(_join(directory))
@@ -284,6 +285,10 @@ def _create_databases(store: Store) -> None:
         return
     if any(store.segments.iterdir()):
         raise damaged_pages(store.directory, "the file has no database, but the store has segments")
+    # LMDB syncs its file, but not the folder that contains the file. Without a sync of the folder,
+    # a power loss could remove the file after writes to it were acknowledged.
+    with location.explained_errors(store.directory):
+        durable_files.sync(store.directory)
     with store.write() as txn:
         for name in schema.DATABASES:
             store.databases[name] = Database.of(name, open_database(store.env, name, txn.raw))

@@ -20,12 +20,13 @@ import structlog
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
 
 from hrag.engine.embedded.admin import backup, check, vacuum
-from hrag.engine.embedded.store import disk, environment, location, store_locks
+from hrag.engine.embedded.store import environment, location, store_locks
+from hrag.host import durable_files
 from tests.unit.hrag.engine.embedded.admin.test_vacuum import contents, make_store
 
 base, operation = Path(sys.argv[1]), sys.argv[2]
 original, at, made = base / "original", base / "at", base / "made"
-MODULES = (backup, vacuum, location, store_locks, disk, environment, shutil)
+MODULES = (backup, vacuum, location, store_locks, durable_files, environment, shutil)
 WATCHED = {module.__file__ for module in MODULES}
 
 

@@ -19,8 +19,8 @@ from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.postings_part import PostingsPart
 from hrag.engine.embedded.segments.vector_part import VectorPart
-from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
+from hrag.host import durable_files
 from hrag.text.analysis import analyzer
 from tests.support.documents.fakes import ANALYZER, query_vector, unit_vectors
 
@@ -226,7 +226,7 @@ def test_a_file_in_a_wrong_format_is_refused_even_if_its_checksum_is_right(
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(np, "savez"), (os, "fsync"), (Path, "rename"), (disk, "sync")],
+    [(np, "savez"), (os, "fsync"), (Path, "rename"), (durable_files, "sync")],
 )
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, name):
     def no_space(*_: object, **__: object) -> None:
@@ -239,14 +239,14 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, 
 
 
 def test_a_write_that_fails_after_the_rename_leaves_nothing_behind(tmp_path, monkeypatch):
-    sync = disk.sync
+    sync = durable_files.sync
 
     def no_space(path: Path) -> None:
         sync(path)
         if path == tmp_path:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk, "sync", no_space)
+    monkeypatch.setattr(durable_files, "sync", no_space)
     with pytest.raises(OSError, match="No space left"):
         sealed(tmp_path, unit_vectors(20, seed=2))
     assert list(tmp_path.iterdir()) == []
