@@ -28,6 +28,8 @@ MAX_UNPACKED_BYTES = 256 << 20
 # The maximum size, in bytes, of parts that are read again, counted each time. Office files refer to
 # some small parts from several places.
 MAX_AGAIN_BYTES = 64 << 20
+# A part that is read again counts as at least so many bytes, because opening it takes time too.
+_MIN_AGAIN_BYTES = 1024
 
 TITLE = "{http://purl.org/dc/elements/1.1/}title"
 """The element with the title in the metadata of all these formats (Dublin Core)."""
@@ -176,12 +178,12 @@ class Package:
         A small archive could otherwise refer to a part thousands of times.
         """
         if name in self._read:
-            self._again_bytes += self._parts[name].file_size
+            self._again_bytes += max(self._parts[name].file_size, _MIN_AGAIN_BYTES)
         self._read.add(name)
         if self._again_bytes > MAX_AGAIN_BYTES:
             raise TooLarge(
                 f"content is an archive that refers to its part {name[:200]} too often: at most "
-                f"{MAX_AGAIN_BYTES} bytes of parts are read again",
+                f"{MAX_AGAIN_BYTES:,} bytes of parts are read again",
                 field=_FIELD,
             )
 

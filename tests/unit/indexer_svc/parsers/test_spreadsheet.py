@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
+from xml.sax.saxutils import quoteattr
 from zipfile import ZipFile
 
 import openpyxl
@@ -343,3 +344,56 @@ def test_damaged_workbooks_are_refused_or_read(mime_type):
         damaged.write(b"\xff\x00\xff\xff")
         with suppress(UnreadableDocument):
             parse(damaged.getvalue(), mime_type, AMPLE_BYTES)
+
+
+_SHEETS, _LINKS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
+
+
+def _renamed(content: bytes, part: str, old: str, new: str) -> bytes:
+    """Returns a workbook in one of whose parts the text `old` is replaced by `new`."""
+    with ZipFile(BytesIO(content)) as zipped:
+        text = zipped.read(part).decode()
+    assert old in text
+    return with_part(content, part, text.replace(old, new).encode())
+
+
+@pytest.mark.parametrize(
+    "target", ["/xl/worksheets/sheet1.xml", "worksheets/sheet1.xml", "/xl/worksheets/SHEET1.XML"]
+)
+def test_a_part_that_several_sheets_name_is_read_once(target):
+    content = _renamed(xlsx_file(), _LINKS, "/xl/worksheets/sheet3.xml", target)
+    assert [heading.title for heading in parse(content, XLSX, AMPLE_BYTES).headings] == ["Dance"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('r:id="rId3"', 'r:id="rId9"'),
+        ('r:id="rId3"', 'r:id="rId3" xmlns:q="urn:q" q:id="rId1"'),
+        ('r:id="rId3"', ""),
+    ],
+    ids=["unknown", "two", "none"],
+)
+def test_a_workbook_whose_sheet_does_not_name_one_part_is_refused(old, new):
+    with pytest.raises(UnreadableDocument, match="whose sheet 'Honey' does not name|damaged"):
+        parse(_renamed(xlsx_file(), _SHEETS, old, new), XLSX, AMPLE_BYTES)
+
+
+def test_sheets_are_found_whatever_their_names_and_namespaces():
+    """calamine reads the last relation with an id, also if it is external or has a foreign namespace."""
+    name = "Q&A <\"1\"> \u8868 'x'"
+    book = openpyxl.Workbook()
+    book.active.title = "x"
+    book.active["A1"] = DANCE
+    content = saved(book)
+    content = _renamed(content, _SHEETS, 'name="x"', f"name={quoteattr(name)}")
+    assert parse(content, XLSX, AMPLE_BYTES).headings[0].title == name
+    link = (
+        '<q:Relationship xmlns:q="urn:q" TargetMode="External" Id="rId{}" '
+        'Type="urn:x/worksheet" Target="worksheets/sheet{}.xml"/>'
+    )
+    links = link.format(1, 3) + link.format(3, 3)
+    content = _renamed(xlsx_file(), _LINKS, "</Relationships>", f"{links}</Relationships>")
+    parsed = parse(content, XLSX, AMPLE_BYTES)
+    assert [heading.title for heading in parsed.headings] == ["Dance"]
+    assert "kg" in parsed.text
