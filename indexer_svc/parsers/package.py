@@ -29,7 +29,7 @@ MAX_UNPACKED_BYTES = 256 << 20
 # some small parts from several places.
 MAX_AGAIN_BYTES = 64 << 20
 # A part that is read again counts as at least so many bytes, because opening it takes time too.
-_MIN_AGAIN_BYTES = 1024
+_MIN_AGAIN_BYTES = 4096
 
 TITLE = "{http://purl.org/dc/elements/1.1/}title"
 """The element with the title in the metadata of all these formats (Dublin Core)."""

@@ -139,17 +139,17 @@ def test_the_archives_of_the_tests_can_be_read_by_zipfile(tmp_path):
 
 
 def test_a_part_is_read_again_only_within_a_limit(monkeypatch):
-    monkeypatch.setattr(module, "MAX_AGAIN_BYTES", 4_096)
-    package = Package(archive({"a.xml": b"<a/>" * 512, "b.xml": b"<b/>"}), "a test", "a.xml")
+    monkeypatch.setattr(module, "MAX_AGAIN_BYTES", 16_384)
+    package = Package(archive({"a.xml": b"<a/>" * 2_048, "b.xml": b"<b/>"}), "a test", "a.xml")
     for _ in range(3):
         package.read("a.xml")
     assert package.read("b.xml") == b"<b/>"
-    with pytest.raises(TooLarge, match=r"its part a\.xml too often: at most 4,096 bytes"):
+    with pytest.raises(TooLarge, match=r"its part a\.xml too often: at most 16,384 bytes"):
         package.read("a.xml")
 
 
-def test_a_small_part_that_is_read_again_counts_as_a_kilobyte(monkeypatch):
-    monkeypatch.setattr(module, "MAX_AGAIN_BYTES", 4_096)
+def test_a_small_part_that_is_read_again_counts_as_four_kilobytes(monkeypatch):
+    monkeypatch.setattr(module, "MAX_AGAIN_BYTES", 16_384)
     package = Package(archive({"a.xml": b"<a/>"}), "a test", "a.xml")
     for _ in range(5):
         package.read("a.xml")
