@@ -25,8 +25,9 @@ from hrag.host.cores import usable_cores
 from hrag.host.dsn import check_dsn
 from hrag.text.analysis import DEFAULT_LANGUAGE, LANGUAGES
 from hrag.values.collections import SummaryUnit, TreeSettings
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.errors import InvalidArgument
-from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MAX_PAGES, MIN_CHUNK_TOKENS
+from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS
 from hrag.values.quotas import Quota
 
 KIB = 1024

@@ -32,6 +32,7 @@ from prometheus_client.core import Metric
 
 from hrag.host.watched_file import failing_settings
 from hrag.observe.histogram import BatchHistogram
+from hrag.values.document_limits import LIMIT_NAMES
 from hrag.values.errors import HragError, ReplyTooLarge, TooLarge
 
 _log = structlog.get_logger()
@@ -181,6 +182,13 @@ recognised_pages = _counter(
 _documents = _counter(
     "hrag_documents_total", "Documents sent for ingestion, by outcome.", "outcome"
 )
+_document_refusals = _counter(
+    "hrag_document_refusals_total",
+    "Documents that were refused because their contents exceed a limit.",
+    "limit",
+)
+for _limit in LIMIT_NAMES:
+    _document_refusals.labels(_limit)
 _segment_build_seconds = _histogram(
     "hrag_segment_build_seconds", "Duration of segment builds.", _BUILD_S, "kind"
 )
@@ -282,11 +290,21 @@ def document_finished(outcome: str) -> None:
     _documents.labels(outcome).inc()
 
 
+def document_failed(error: Exception) -> None:
+    """Counts a document that was not ingested, and the limit that its contents exceed, if any."""
+    document_finished("failed")
+    if isinstance(error, HragError) and error.limit:
+        _document_refusals.labels(error.limit).inc()
+
+
 @contextmanager
 def count_failed_document() -> Iterator[None]:
-    """Counts an ingested document as `failed` if the `with` block raises an exception."""
-    with _documents.labels("failed").count_exceptions():
+    """Counts a document as `document_failed` does if the `with` block raises an exception."""
+    try:
         yield
+    except Exception as error:
+        document_failed(error)
+        raise
 
 
 def quota_refused(quota: str) -> None:

@@ -375,12 +375,12 @@ def test_a_part_that_several_sheets_name_is_read_once(target):
     ids=["unknown", "two", "none"],
 )
 def test_a_workbook_whose_sheet_does_not_name_one_part_is_refused(old, new):
-    with pytest.raises(UnreadableDocument, match="whose sheet 'Honey' does not name|damaged"):
+    with pytest.raises(UnreadableDocument, match=r"whose sheet 'Honey' does not name|damaged"):
         parse(_renamed(xlsx_file(), _SHEETS, old, new), XLSX, AMPLE_BYTES)
 
 
 def test_sheets_are_found_whatever_their_names_and_namespaces():
-    """calamine reads the last relation with an id, also if it is external or has a foreign namespace."""
+    """calamine reads the last relation with an id, whatever its namespace and target."""
     name = "Q&A <\"1\"> \u8868 'x'"
     book = openpyxl.Workbook()
     book.active.title = "x"
