@@ -153,8 +153,9 @@ def test_a_small_part_that_is_read_again_counts_as_four_kilobytes(monkeypatch):
     package = Package(archive({"a.xml": b"<a/>"}), "a test", "a.xml")
     for _ in range(5):
         package.read("a.xml")
-    with pytest.raises(TooLarge, match=r"too often"):
+    with pytest.raises(TooLarge, match=r"too often") as refused:
         package.read("a.xml")
+    assert refused.value.limit == "repeated_bytes"
 
 
 def test_a_slide_that_is_listed_twice_is_read_once():

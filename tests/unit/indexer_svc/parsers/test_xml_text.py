@@ -106,8 +106,9 @@ def test_other_texts_are_refused_with_a_reason(text, message):
 
 
 def test_too_many_elements_are_refused():
-    with pytest.raises(TooLarge, match="elements"):
+    with pytest.raises(TooLarge, match="elements") as refused:
         parsed("<a>" + "<b/>" * MAX_XML_NODES + "</a>")
+    assert refused.value.limit == "xml_nodes"
 
 
 @pytest.mark.parametrize(
