@@ -453,6 +453,7 @@ class GatewaySettings(CommonSettings):
     """
 
     address: ListeningAddress = _variable("HRAG_HTTP_ADDRESS", "127.0.0.1:8080", min_length=1)
+    metrics_address: ListeningAddress = _variable("HRAG_HTTP_METRICS_ADDRESS", "")
     indexer: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
     retriever: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     ca_file: Path | None = _variable("HRAG_CA_FILE", None)

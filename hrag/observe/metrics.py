@@ -33,7 +33,16 @@ from prometheus_client.core import Metric
 from hrag.host.watched_file import failing_settings
 from hrag.observe.histogram import BatchHistogram
 from hrag.values.document_limits import LIMIT_NAMES
-from hrag.values.errors import HragError, ReplyTooLarge, TooLarge
+from hrag.values.errors import (
+    DeadlineExceeded,
+    HragError,
+    InvalidArgument,
+    NotSupported,
+    PermissionDenied,
+    ReplyTooLarge,
+    TooBusy,
+    TooLarge,
+)
 
 _log = structlog.get_logger()
 
@@ -126,6 +135,26 @@ _size_refusals = _counter(
 )
 for _limit in ("request", "filter", "reply"):
     _size_refusals.labels(_limit)
+
+# These instruments are used by the gateway.
+
+_http_refusals = _counter(
+    "hrag_http_refusals_total",
+    "Requests and connections that the gateway refused itself, so that no service got them.",
+    "reason",
+)
+_HTTP_REASONS: dict[type[HragError], str] = {
+    TooLarge: "size",
+    DeadlineExceeded: "time",
+    TooBusy: "busy",
+    PermissionDenied: "host",
+    NotSupported: "encoding",
+}
+for _reason in (
+    *("form", "head_size", "route", "invalid", "json_values", "json_depth", "connections"),
+    *_HTTP_REASONS.values(),
+):
+    _http_refusals.labels(_reason)
 
 # These instruments are used by the retriever.
 
@@ -268,6 +297,24 @@ def size_refused(error: HragError) -> None:
         _size_refusals.labels("reply").inc()
     elif isinstance(error, TooLarge):
         _size_refusals.labels("filter" if error.field == "filter" else "request").inc()
+
+
+def http_refused(reason: str) -> None:
+    """Counts a request or a connection that the gateway refused.
+
+    `reason` is `form` (it is not in the strict form of HTTP), `head_size`, `route` (the path, the
+    method or the media type), `time` (it did not arrive, or the reply was not read, in time) or
+    `connections` (there are too many).
+    """
+    _http_refusals.labels(reason).inc()
+
+
+def http_request_refused(error: HragError) -> None:
+    """Counts a request that the gateway refused with `error`. Ignores errors of the gateway."""
+    if isinstance(error, InvalidArgument):
+        http_refused(error.limit or _HTTP_REASONS.get(type(error), "invalid"))
+    elif type(error) in _HTTP_REASONS:
+        http_refused(_HTTP_REASONS[type(error)])
 
 
 def search_fallback(missing: str) -> None:
