@@ -198,7 +198,7 @@ def _refusal(head: Head) -> InvalidArgument:
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
         raise MalformedMessage("the parser's answer reports an error of an unknown kind")
-    limit = head.get("limit")
+    limit = _text(head.get("limit"), 64)
     _require(limit in ("", *LIMIT_NAMES), "an unknown limit")
     return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64), limit=limit)
 

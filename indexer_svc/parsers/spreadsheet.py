@@ -36,6 +36,7 @@ from indexer_svc.parsers.package import Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.table_runs import row_runs
 from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.parsers.xls_sheets import check_sheets
 from indexer_svc.parsers.xlsx_percentages import CellPosition, XlsxPercentages
 from indexer_svc.parsers.xlsx_rich_text import with_raised_signs
 from indexer_svc.parsers.xlsx_sheets import sheet_parts
@@ -84,6 +85,7 @@ def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:
             raise UnreadableDocument(
                 f"content is not {_XLS}: it is not an OLE file", field="content"
             )
+        check_sheets(content)
         workbook = _open(content, _XLS)
         return _parse(workbook, _shown_names(workbook), "", max_text_bytes)
 

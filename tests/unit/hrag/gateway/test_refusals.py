@@ -113,8 +113,11 @@ def test_late_requests_and_surplus_connections_are_counted(fake: Fake) -> None:
 def test_the_gateway_serves_its_metrics_at_an_address_of_their_own(fake: Fake) -> None:
     (address,) = free_addresses(1)
     settings = {"HRAG_HTTP_METRICS_ADDRESS": address}
-    with addresses_of(fake) as addresses, gateway_to(*addresses, **settings):
-        with urlopen(f"http://{address}/metrics") as reply:
-            page = reply.read().decode()
+    with (
+        addresses_of(fake) as addresses,
+        gateway_to(*addresses, **settings),
+        urlopen(f"http://{address}/metrics") as reply,
+    ):
+        page = reply.read().decode()
     assert "hrag_build_info{" in page
     assert 'hrag_http_refusals_total{reason="json_depth"}' in page
