@@ -25,8 +25,9 @@ from hrag.host.cores import usable_cores
 from hrag.host.dsn import check_dsn
 from hrag.text.analysis import DEFAULT_LANGUAGE, LANGUAGES
 from hrag.values.collections import SummaryUnit, TreeSettings
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.errors import InvalidArgument
-from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MAX_PAGES, MIN_CHUNK_TOKENS
+from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS
 from hrag.values.quotas import Quota
 
 KIB = 1024
@@ -453,6 +454,7 @@ class GatewaySettings(CommonSettings):
     """
 
     address: ListeningAddress = _variable("HRAG_HTTP_ADDRESS", "127.0.0.1:8080", min_length=1)
+    metrics_address: ListeningAddress = _variable("HRAG_HTTP_METRICS_ADDRESS", "")
     indexer: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
     retriever: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     ca_file: Path | None = _variable("HRAG_CA_FILE", None)

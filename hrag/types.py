@@ -25,6 +25,7 @@ from hrag.values.collections import (
     SummaryUnit,
     TreeSettings,
 )
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.documents import (
     ByteRange,
     Document,
@@ -67,7 +68,6 @@ from hrag.values.limits import (
     MAX_NEIGHBOUR_BONUS,
     MAX_OVERLAP_RATIO,
     MAX_PAGE_SIZE,
-    MAX_PAGES,
     MAX_PER_DOCUMENT,
     MAX_QUERY_BYTES,
     MAX_STATEMENT_CITATIONS,

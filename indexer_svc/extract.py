@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hrag.values.deadline import Deadline
+from hrag.values.document_limits import MAX_PAGES, MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.formats import (
@@ -46,7 +47,6 @@ from hrag.values.formats import (
     XML,
     format_of,
 )
-from hrag.values.limits import MAX_PAGES
 from hrag.values.read_report import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
@@ -62,14 +62,6 @@ from indexer_svc.parsers.parsed_file import (
 from indexer_svc.parsers.parser_pool import Parse
 from indexer_svc.text_encoding import DECLARATIONS, UTF_8, DecodedText, check_encoding, decode
 from indexer_svc.text_recognition import NO_RECOGNITION, CallRecognition
-
-# A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
-# MAX_WHITE_SPACE_CHARS characters of white space in a row. The reason is that the tokenizer
-# processes such a run as a whole, in a time that grows faster than the length of the run. It fails
-# on about 1,000,000 characters of white space in a row. MAX_WHITE_SPACE_CHARS is large enough for
-# the line breaks between MAX_PAGES empty pages.
-MAX_RUN_CHARS = 1_000_000
-MAX_WHITE_SPACE_CHARS = 250_000
 
 # The foreign formats: the text of these files must be extracted from markup or from binary data.
 # Only a parser process parses these files, even if they are small. Each key is a MIME type, and its
@@ -240,6 +232,7 @@ def _decode(document: Document, mime_type: str, max_bytes: int) -> DecodedText |
             f"content has {size} bytes of text in UTF-8; HRAG_MAX_DOCUMENT_BYTES allows "
             f"{max_bytes}",
             field="content",
+            limit="document_bytes",
         )
     return decoded
 
@@ -273,7 +266,9 @@ def _check_size(body: Body, field: str, max_bytes: int) -> None:
         size = _joined_size(body)
     if size > max_bytes:
         raise TooLarge(
-            f"{field} is {size} bytes; HRAG_MAX_DOCUMENT_BYTES allows {max_bytes}", field=field
+            f"{field} is {size} bytes; HRAG_MAX_DOCUMENT_BYTES allows {max_bytes}",
+            field=field,
+            limit="document_bytes",
         )
 
 
@@ -284,7 +279,9 @@ def _joined_size(pages: Sequence[Page]) -> int:
     """
     if len(pages) > MAX_PAGES:
         raise TooLarge(
-            f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
+            f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed",
+            field="pages",
+            limit="document_pages",
         )
     sizes = (
         _utf8_size(page.text, f"pages[{index}].text", "pages") for index, page in enumerate(pages)
@@ -438,6 +435,7 @@ def _check_runs(text: str, field: str) -> None:
             f"{field} has {_run_chars(text, start, _WHITE_SPACE)} characters without white space "
             f"from character {start}; at most {MAX_RUN_CHARS} are allowed",
             field=field,
+            limit="run_chars",
         )
     start = _long_run_start(text, MAX_WHITE_SPACE_CHARS, _last_white_space_chars)
     if start is not None:
@@ -445,6 +443,7 @@ def _check_runs(text: str, field: str) -> None:
             f"{field} has {_run_chars(text, start, _NO_WHITE_SPACE)} characters of white space in "
             f"a row from character {start}; at most {MAX_WHITE_SPACE_CHARS} are allowed",
             field=field,
+            limit="white_space_chars",
         )
 
 

@@ -243,7 +243,7 @@ def _outcomes_response(
 
 def _outcome(context: grpc.ServicerContext, answer: DocumentReply) -> pb.DocumentOutcome:
     if isinstance(answer.outcome, Exception):
-        metrics.document_finished("failed")
+        metrics.document_failed(answer.outcome)
         error = to_hrag_error("IngestDocuments", answer.outcome)
         call_audit.document_refused(context, *answer.sent_as, error)
         return indexer.error_outcome(answer.document_id, error)

@@ -10,6 +10,7 @@ import structlog
 
 from hrag.config import RetrieverSettings
 from hrag.engine import Reader, open_engine
+from hrag.engine.common.labels import MAX_LEAVES
 from hrag.models.chat.chat_factory import open_chat
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.embedder_factory import open_query_embedders
@@ -27,6 +28,7 @@ from hrag.server.serving.service_process import (
 )
 from hrag.server.serving.worker_metrics import WorkerMetrics
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from hrag.values.document_limits import DOCUMENT_LIMITS
 from hrag.values.filters import (
     MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
@@ -234,6 +236,8 @@ def _server_info(
             json_depth=MAX_JSON_DEPTH,
             batch_refusals=MAX_BATCH_REFUSALS,
             call_metadata_pairs=MAX_CALL_METADATA_PAIRS,
+            document_leaves=MAX_LEAVES,
+            **DOCUMENT_LIMITS,
         ),
         reader=reader.status(),
         chat_model=answer_setup.chat.name if answer_setup else "",

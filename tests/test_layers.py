@@ -64,7 +64,7 @@ ALLOWED_IMPORTERS = {
     "mcp": ("hrag.cli",),
     "uvicorn": ("hrag.cli", "hrag.gateway.http"),
     "starlette": ("hrag.gateway",),
-    "h11": ("hrag.gateway.http",),
+    "h11": ("hrag.cli", "hrag.gateway.http"),
     "opentelemetry": ("hrag.observe.tracing",),
     "prometheus_client": (
         "hrag.observe.metrics",
@@ -109,7 +109,7 @@ PARTS = {
     ),
     COMMAND_LINE: (
         ("terminal", "render", "option_values", "input_documents", "file_options"),
-        ("archives", "read_report", "file_reader"),
+        ("archives", "read_report", "file_reader", "mcp_http"),
         ("options", "extras", "processes", "ingest_files", "demo_corpus", "evaluation_tables"),
         ("ingest_progress", "tree", "store", "mcp_server"),
         ("export_format", "ingest", "read", "search", "collections", "documents"),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hrag.config import IndexerSettings
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.formats import PDF
-from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parser_process import ParserProcess

@@ -17,12 +17,12 @@ from importlib.metadata import version
 from typing import Annotated, Any, TypeAlias
 
 import anyio
-import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 from rich.console import Console
 
+from hrag.cli.mcp_http import MAX_BODY_BYTES, serve_http
 from hrag.cli.options import Credentials
 from hrag.cli.terminal import Failure, show_error
 from hrag.client import AsyncClient
@@ -66,7 +66,6 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, idempotent_hint=True, destructive_hint=False, open_world_hint=False
 )
 _PATH = "/mcp"
-_DRAIN_S = 5  # At shutdown, running searches have this many seconds to finish.
 
 DocumentId: TypeAlias = Annotated[
     str, Field(description="The document_id of a passage that was found.")
@@ -322,14 +321,15 @@ async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
     # The server stores no sessions. So each of several server processes can answer any request,
     # also after a restart.
     app = server.streamable_http_app(
-        streamable_http_path=_PATH, stateless_http=True, json_response=True, host=host
-    )
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN_S
+        streamable_http_path=_PATH,
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=MAX_BODY_BYTES,
+        host=host,
     )
     shown = f"[{host}]" if ":" in host else host
     Console(stderr=True).print(f"serves at http://{shown}:{port}{_PATH}", markup=False)
-    await uvicorn.Server(config).serve(sockets=[listener])
+    await serve_http(app, listener)
 
 
 def _exit_on_signals() -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from importlib.resources import files
 from socket import socket
 from ssl import SSLContext
@@ -29,6 +30,10 @@ from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.channels import ServiceChannels
 from hrag.gateway.services.methods import METHODS, ServiceMethod
 from hrag.host.listener import listen
+from hrag.observe import metrics
+from hrag.observe.metrics import Reading, file_readings
+from hrag.server.serving.metrics_access import open_metrics_access
+from hrag.server.serving.metrics_server import serve_metrics
 from hrag.server.serving.protection import require_protection
 from hrag.server.serving.service_process import report_serving
 from hrag.server.serving.tls import server_context
@@ -54,13 +59,24 @@ def serve(
 ) -> None:
     """Serves until `stopping` is set; calls `on_serving` with the port when it begins to serve.
 
-    Raises SettingsError if a setting is invalid, and ServiceUnavailable if the address cannot be
+    Raises SettingsError if a setting is invalid, and ServiceUnavailable if an address cannot be
     bound.
     """
     require_protection(settings, settings.address)
     tls = server_context(settings)
-    with listen(settings.address) as listening:
+    access = open_metrics_access(settings, settings.metrics_address)
+    collectors = (metrics.INSTRUMENTS, metrics.Readings(_readings))
+    with (
+        listen(settings.address) as listening,
+        serve_metrics(settings.metrics_address, *collectors, access=access),
+    ):
         asyncio.run(_serve(settings, listening, tls, stopping, on_serving))
+
+
+def _readings() -> Iterator[Reading]:
+    """Yields the metrics that are read at each scrape: the version and the state of the files."""
+    yield Reading("hrag_build_info", 1, {"version": version("hrag")})
+    yield from file_readings()
 
 
 async def _serve(

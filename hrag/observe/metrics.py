@@ -32,7 +32,17 @@ from prometheus_client.core import Metric
 
 from hrag.host.watched_file import failing_settings
 from hrag.observe.histogram import BatchHistogram
-from hrag.values.errors import HragError, ReplyTooLarge, TooLarge
+from hrag.values.document_limits import LIMIT_NAMES
+from hrag.values.errors import (
+    DeadlineExceeded,
+    HragError,
+    InvalidArgument,
+    NotSupported,
+    PermissionDenied,
+    ReplyTooLarge,
+    TooBusy,
+    TooLarge,
+)
 
 _log = structlog.get_logger()
 
@@ -126,6 +136,26 @@ _size_refusals = _counter(
 for _limit in ("request", "filter", "reply"):
     _size_refusals.labels(_limit)
 
+# These instruments are used by the gateway.
+
+_http_refusals = _counter(
+    "hrag_http_refusals_total",
+    "Requests and connections that the gateway refused itself, so that no service got them.",
+    "reason",
+)
+_HTTP_REASONS: dict[type[HragError], str] = {
+    TooLarge: "size",
+    DeadlineExceeded: "time",
+    TooBusy: "busy",
+    PermissionDenied: "host",
+    NotSupported: "encoding",
+}
+for _reason in (
+    *("form", "head_size", "route", "invalid", "json_values", "json_depth", "connections"),
+    *_HTTP_REASONS.values(),
+):
+    _http_refusals.labels(_reason)
+
 # These instruments are used by the retriever.
 
 _search_stages = BatchHistogram(
@@ -181,6 +211,13 @@ recognised_pages = _counter(
 _documents = _counter(
     "hrag_documents_total", "Documents sent for ingestion, by outcome.", "outcome"
 )
+_document_refusals = _counter(
+    "hrag_document_refusals_total",
+    "Documents that were refused because their contents exceed a limit.",
+    "limit",
+)
+for _limit in LIMIT_NAMES:
+    _document_refusals.labels(_limit)
 _segment_build_seconds = _histogram(
     "hrag_segment_build_seconds", "Duration of segment builds.", _BUILD_S, "kind"
 )
@@ -262,6 +299,24 @@ def size_refused(error: HragError) -> None:
         _size_refusals.labels("filter" if error.field == "filter" else "request").inc()
 
 
+def http_refused(reason: str) -> None:
+    """Counts a request or a connection that the gateway refused.
+
+    `reason` is `form` (it is not in the strict form of HTTP), `head_size`, `route` (the path, the
+    method or the media type), `time` (it did not arrive, or the reply was not read, in time) or
+    `connections` (there are too many).
+    """
+    _http_refusals.labels(reason).inc()
+
+
+def http_request_refused(error: HragError) -> None:
+    """Counts a request that the gateway refused with `error`. Ignores errors of the gateway."""
+    if isinstance(error, InvalidArgument):
+        http_refused(error.limit or _HTTP_REASONS.get(type(error), "invalid"))
+    elif type(error) in _HTTP_REASONS:
+        http_refused(_HTTP_REASONS[type(error)])
+
+
 def search_fallback(missing: str) -> None:
     """Counts a HYBRID search that could not use the source `missing`: `dense` or `lexical`."""
     _search_fallbacks.labels(missing).inc()
@@ -282,11 +337,21 @@ def document_finished(outcome: str) -> None:
     _documents.labels(outcome).inc()
 
 
+def document_failed(error: Exception) -> None:
+    """Counts a document that was not ingested, and the limit that its contents exceed, if any."""
+    document_finished("failed")
+    if isinstance(error, HragError) and error.limit:
+        _document_refusals.labels(error.limit).inc()
+
+
 @contextmanager
 def count_failed_document() -> Iterator[None]:
-    """Counts an ingested document as `failed` if the `with` block raises an exception."""
-    with _documents.labels("failed").count_exceptions():
+    """Counts a document as `document_failed` does if the `with` block raises an exception."""
+    try:
         yield
+    except Exception as error:
+        document_failed(error)
+        raise
 
 
 def quota_refused(quota: str) -> None:

@@ -17,17 +17,25 @@ class HragError(Exception):
     `field` is the request field or setting that is wrong, or the quota that is exceeded; it is
     empty if there is none. `retry_s` is the delay in seconds after which a retry may succeed; it is
     None if the delay is not known. `detail` is for operators only, because it may name users and
-    addresses of servers: logs and commands show it after `message`, clients do not get it.
+    addresses of servers: logs and commands show it after `message`, clients do not get it. `limit`
+    is the name of the limit that the contents of a document exceed, for metrics; mostly empty.
     """
 
     def __init__(
-        self, message: str, *, field: str = "", retry_s: float | None = None, detail: str = ""
+        self,
+        message: str,
+        *,
+        field: str = "",
+        retry_s: float | None = None,
+        detail: str = "",
+        limit: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
         self.retry_s = retry_s
         self.detail = detail
+        self.limit = limit
 
     def __str__(self) -> str:
         return f"{self.message}: {self.detail}" if self.detail else self.message

@@ -25,7 +25,6 @@ MAX_METADATA_BYTES = 64 * 1024
 # The metadata of a document has at most this many values. Each value is an entry of the filter
 # index, and deleting the document may read a separate database page for each entry.
 MAX_METADATA_VALUES = 1024
-MAX_PAGES = 100_000  # A document has at most this many pages.
 # The largest size of a query, in bytes of UTF-8. It is about the size of the longest text that
 # common embedding models accept.
 MAX_QUERY_BYTES = 32 * 1024

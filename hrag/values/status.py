@@ -164,6 +164,20 @@ class Limits:
     json_depth: int
     batch_refusals: int
     call_metadata_pairs: int
+    document_pages: int
+    table_cells: int
+    element_attributes: int
+    form_options: int
+    xml_nodes: int
+    data_depth: int
+    rtf_depth: int
+    archive_parts: int
+    archive_bytes: int
+    repeated_bytes: int
+    picture_pixels: int
+    run_chars: int
+    white_space_chars: int
+    document_leaves: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from hrag.values.collections import (
     SummaryUnit,
     TreeSettings,
 )
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.documents import Document, DocumentInfo, Page
 from hrag.values.errors import HragError, InvalidArgument, TooLarge
 from hrag.values.ids import quoted
-from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
+from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES
 from hrag.values.read_report import PageUnit
 from hrag.wire import status_codes
 

@@ -16,13 +16,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hrag.values.document_limits import MAX_DATA_DEPTH
 from hrag.values.errors import UnreadableDocument
 from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.text_lines import with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
-
-# Data of programs is seldom nested deeper than 20 levels.
-MAX_DEPTH = 100
 
 _FIELD = "content"
 _SECTION_DEPTH = 2  # Lists and records at these levels are sections, also if they have no title.
@@ -66,11 +64,13 @@ Value = str | list["Value"] | Record
 
 
 def check_depth(depth: int) -> None:
-    """Raises UnreadableDocument if values are nested deeper than MAX_DEPTH."""
-    if depth > MAX_DEPTH:
+    """Raises UnreadableDocument if values are nested deeper than MAX_DATA_DEPTH."""
+    if depth > MAX_DATA_DEPTH:
         raise UnreadableDocument(
-            f"content is nested deeper than {MAX_DEPTH} levels; at most {MAX_DEPTH} are allowed",
+            f"content is nested deeper than {MAX_DATA_DEPTH} levels; at most {MAX_DATA_DEPTH} are "
+            "allowed",
             field=_FIELD,
+            limit="data_depth",
         )
 
 
@@ -85,7 +85,7 @@ def step(name: str) -> str:
 def write_data(value: Value, path: str, writer: TextWriter) -> None:
     """Writes a value. `path` is the path of the whole value, which may be empty.
 
-    Raises UnreadableDocument if values are nested deeper than MAX_DEPTH, or TooLarge.
+    Raises UnreadableDocument if values are nested deeper than MAX_DATA_DEPTH, or TooLarge.
     """
     _DataWriter(writer).write(value, path)
 

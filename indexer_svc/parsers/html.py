@@ -14,6 +14,7 @@ from itertools import islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from hrag.values.document_limits import MAX_ELEMENT_ATTRIBUTES, MAX_FORM_OPTIONS
 from hrag.values.errors import TooLarge
 from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.html_boilerplate import boilerplate_of
@@ -46,13 +47,10 @@ _XML_ONLY_MARKUP = re.compile(
     r"(?P<tag>[a-z][\w:.-]*+)(?P<attributes>[^<>]*?)/>",
     re.IGNORECASE | re.DOTALL,
 )
-# Lexbor compares each attribute of an element with all others, and visits all options of a list for
-# each of them. Within these limits this takes a quarter of a second.
-MAX_ATTRIBUTES = MAX_OPTIONS = 10_000
 _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?|'[^']*+'?|[^\s>]*+))?+"""
 # Matches a start tag up to the limit of its attributes, and then one more attribute.
 _TAG = re.compile(
-    rf"<[a-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MAX_ATTRIBUTES}}}+(?P<surplus>{_ATTRIBUTE})?",
+    rf"<[a-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MAX_ELEMENT_ATTRIBUTES}}}+(?P<surplus>{_ATTRIBUTE})?",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"<option\b", re.IGNORECASE)
@@ -89,21 +87,23 @@ def parse_html(
 def parsed_page(html: str) -> LexborHTMLParser:
     """Returns a page, parsed.
 
-    Raises TooLarge if an element has more than MAX_ATTRIBUTES attributes, or if the page has more
-    than MAX_OPTIONS elements `option`.
+    Raises TooLarge if an element has more than MAX_ELEMENT_ATTRIBUTES attributes, or if the page
+    has more than MAX_FORM_OPTIONS elements `option`.
     """
     if any(tag["surplus"] for tag in _TAG.finditer(html)):
         raise TooLarge(
-            f"content has an element of more than {MAX_ATTRIBUTES} attributes; at most "
-            f"{MAX_ATTRIBUTES} are allowed",
+            f"content has an element of more than {MAX_ELEMENT_ATTRIBUTES} attributes; at most "
+            f"{MAX_ELEMENT_ATTRIBUTES} are allowed",
             field=_FIELD,
+            limit="element_attributes",
         )
-    options = sum(1 for _ in islice(_OPTION.finditer(html), MAX_OPTIONS + 1))
-    if options > MAX_OPTIONS:
+    options = sum(1 for _ in islice(_OPTION.finditer(html), MAX_FORM_OPTIONS + 1))
+    if options > MAX_FORM_OPTIONS:
         raise TooLarge(
-            f"content has more than {MAX_OPTIONS} options of forms; at most {MAX_OPTIONS} are "
-            "allowed",
+            f"content has more than {MAX_FORM_OPTIONS} options of forms; at most "
+            f"{MAX_FORM_OPTIONS} are allowed",
             field=_FIELD,
+            limit="form_options",
         )
     return LexborHTMLParser(html)
 

@@ -744,11 +744,11 @@ class _BlockReader:
 
     def _write_table(self, start: int, end: int, *, setting_count: int) -> None:
         source, after = self._source, self._position
-        self._source, self._position = source[:end], start
+        self._source, self._position = source[start:end], 0
         self._skip_settings(setting_count)
         rows = [
             [" ".join(self._text.text(cell).split()) for cell in row]
-            for row in _rows(source[self._position : end])
+            for row in _rows(self._source[self._position :])
         ]
         self._source, self._position = source, after
         self._writer.table(rows)

@@ -18,16 +18,12 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
+from hrag.values.document_limits import MAX_ARCHIVE_BYTES, MAX_ARCHIVE_PARTS, MAX_REPEATED_BYTES
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 from indexer_svc import ole_directory
 
-MAX_PARTS = 100_000
-# The maximum size, in bytes, of the unpacked markup of an archive and of the other parts that are
-# read. Pictures, sounds and films are never read, so they are not counted.
-MAX_UNPACKED_BYTES = 256 << 20
-# The maximum size, in bytes, of parts that are read again, counted each time. Office files refer to
-# some small parts from several places.
-MAX_AGAIN_BYTES = 64 << 20
+# A part that is read again counts as at least so many bytes, because opening it takes time too.
+_MIN_AGAIN_BYTES = 4096
 
 TITLE = "{http://purl.org/dc/elements/1.1/}title"
 """The element with the title in the metadata of all these formats (Dublin Core)."""
@@ -122,7 +118,7 @@ class Package:
 
         Raises UnreadableDocument if the part is missing. Raises TooLarge if the unpacked markup
         of the archive and the other parts that were read, with this part, have more than
-        MAX_UNPACKED_BYTES bytes in total.
+        MAX_ARCHIVE_BYTES bytes in total.
         """
         self._count_again(name)
         return self._zip.read(self._part(name))
@@ -148,7 +144,7 @@ class Package:
 
         Raises UnreadableDocument if the part is missing or declares entities. Raises TooLarge if
         the unpacked markup of the archive and the other parts that were read, with this part, have
-        more than MAX_UNPACKED_BYTES bytes in total.
+        more than MAX_ARCHIVE_BYTES bytes in total.
         """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
@@ -158,7 +154,7 @@ class Package:
 
         Raises UnreadableDocument if the part is missing. Raises TooLarge if the unpacked markup
         of the archive and the other parts that were read, with this part, have more than
-        MAX_UNPACKED_BYTES bytes in total.
+        MAX_ARCHIVE_BYTES bytes in total.
         """
         if name not in self._parts:
             raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
@@ -176,13 +172,14 @@ class Package:
         A small archive could otherwise refer to a part thousands of times.
         """
         if name in self._read:
-            self._again_bytes += self._parts[name].file_size
+            self._again_bytes += max(self._parts[name].file_size, _MIN_AGAIN_BYTES)
         self._read.add(name)
-        if self._again_bytes > MAX_AGAIN_BYTES:
+        if self._again_bytes > MAX_REPEATED_BYTES:
             raise TooLarge(
                 f"content is an archive that refers to its part {name[:200]} too often: at most "
-                f"{MAX_AGAIN_BYTES} bytes of parts are read again",
+                f"{MAX_REPEATED_BYTES:,} bytes of parts are read again",
                 field=_FIELD,
+                limit="repeated_bytes",
             )
 
     def _check_entities(self, name: str) -> None:
@@ -212,10 +209,11 @@ def _check_directory(parts: list[ZipInfo]) -> int:
     Raises TooLarge if there are too many parts or too much markup. Raises UnreadableDocument if the
     archive is encrypted.
     """
-    if len(parts) > MAX_PARTS:
+    if len(parts) > MAX_ARCHIVE_PARTS:
         raise TooLarge(
-            f"content is an archive of {len(parts)} files; at most {MAX_PARTS} are allowed",
+            f"content is an archive of {len(parts)} files; at most {MAX_ARCHIVE_PARTS} are allowed",
             field=_FIELD,
+            limit="archive_parts",
         )
     unpacked_bytes = sum(part.file_size for part in parts if _is_markup(part.filename))
     _check_unpacked(unpacked_bytes)
@@ -227,11 +225,12 @@ def _check_directory(parts: list[ZipInfo]) -> int:
 
 
 def _check_unpacked(unpacked_bytes: int) -> None:
-    if unpacked_bytes > MAX_UNPACKED_BYTES:
+    if unpacked_bytes > MAX_ARCHIVE_BYTES:
         raise TooLarge(
             f"content is an archive of {unpacked_bytes} bytes of markup when unpacked; at most "
-            f"{MAX_UNPACKED_BYTES} are allowed",
+            f"{MAX_ARCHIVE_BYTES} are allowed",
             field=_FIELD,
+            limit="archive_bytes",
         )
 
 

@@ -31,6 +31,7 @@ import structlog
 
 from hrag.observe import metrics
 from hrag.values.deadline import Deadline
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.errors import (
     HragError,
     InvalidArgument,
@@ -39,7 +40,6 @@ from hrag.values.errors import (
     TooLarge,
     UnreadableDocument,
 )
-from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, format_family
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
@@ -406,6 +406,7 @@ class ParserPool:
                 f"{subject} takes longer to read than {self._settings.timeout_s} allows{each}, "
                 f"{self._timeout_s} s",
                 field=_FIELD,
+                limit="parser_time",
             )
         if isinstance(failure, ParserEnded):
             return UnreadableDocument(
@@ -418,6 +419,7 @@ class ParserPool:
                 f"{subject} takes more memory to read than {self._settings.memory_bytes} allows, "
                 f"{self._memory_bytes}",
                 field=_FIELD,
+                limit="parser_memory",
             )
         return UnreadableDocument(f"{subject} cannot be read: {failure}", field=_FIELD)
 

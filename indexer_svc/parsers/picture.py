@@ -23,8 +23,8 @@ from PIL import (  # noqa: F401  # isort: skip
     TiffImagePlugin,
 )
 
+from hrag.values.document_limits import MAX_PAGES, MAX_PICTURE_PIXELS
 from hrag.values.errors import TooLarge, UnreadableDocument
-from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.pdf.layout.document_layout import DocumentLayout
 from indexer_svc.parsers.pdf.page_content import PageContent
@@ -34,9 +34,6 @@ from indexer_svc.parsers.pdf.recognised_content import recognised_content
 from indexer_svc.parsers.recognition import PageRecogniser, Picture
 from indexer_svc.parsers.text_writer import TextWriter
 
-# A sheet of A3 has this many pixels at 600 dots per inch. With three bytes per pixel, a decoded
-# picture takes 200 MiB.
-MAX_PIXELS = 70_000_000
 _FORMATS = ("JPEG", "PNG", "TIFF")
 _FIELD = "content"
 # The modes of pictures with more than 256 grey values. They are divided by 256.
@@ -59,10 +56,12 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
     """Returns the recognised text of each page of a picture.
 
     Pages that the recogniser may not recognise any more have no text, and the report names them.
-    Raises UnreadableDocument for a damaged picture, and TooLarge for a page of more than MAX_PIXELS
-    pixels or for more than MAX_PAGES pages.
+    Raises UnreadableDocument for a damaged picture, and TooLarge for a page of more than
+    MAX_PICTURE_PIXELS pixels or for more than MAX_PAGES pages.
     """
-    Image.MAX_IMAGE_PIXELS = None  # MAX_PIXELS limits them instead, with an error for the client.
+    Image.MAX_IMAGE_PIXELS = (
+        None  # MAX_PICTURE_PIXELS limits them instead, with an error for the client.
+    )
     pages: list[PageContent] = []
     try:
         # Pillow warns of damage that it can ignore.
@@ -111,16 +110,18 @@ def _pages(image: Image.Image) -> Iterator[Image.Image]:
 
 
 def _check_size(page: Image.Image, number: int) -> None:
-    if page.width * page.height > MAX_PIXELS:
+    if page.width * page.height > MAX_PICTURE_PIXELS:
         raise TooLarge(
             f"page {number} of content has {page.width} x {page.height} pixels; at most "
-            f"{MAX_PIXELS} are allowed",
+            f"{MAX_PICTURE_PIXELS} are allowed",
             field=_FIELD,
+            limit="picture_pixels",
         )
     if number > MAX_PAGES:
         raise TooLarge(
             f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
             field=_FIELD,
+            limit="document_pages",
         )
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+from hrag.values.document_limits import LIMIT_NAMES, MAX_PAGES
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_PAGES, MAX_TITLE_BYTES
+from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
 from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
     MAX_HEADINGS,
@@ -100,7 +101,12 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
         return answer
     except InvalidArgument as error:
         return message(
-            {"refusal": type(error).__name__, "message": error.message, "field": error.field}
+            {
+                "refusal": type(error).__name__,
+                "message": error.message,
+                "field": error.field,
+                "limit": error.limit,
+            }
         )
     except Exception as error:  # A library may raise any kind of error for a damaged file.
         return message({"fault": f"{type(error).__name__}: {error}"[:500]})
@@ -187,12 +193,14 @@ def _head_of(parsed: ParsedFile) -> Head:
 def _refusal(head: Head) -> InvalidArgument:
     """Returns the InvalidArgument (or subclass) that the parser reports.
 
-    Raises MalformedMessage if the name of the reported error is unknown.
+    Raises MalformedMessage if the name of the reported error, or of its limit, is unknown.
     """
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
         raise MalformedMessage("the parser's answer reports an error of an unknown kind")
-    return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64))
+    limit = _text(head.get("limit"), 64)
+    _require(limit in ("", *LIMIT_NAMES), "an unknown limit")
+    return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64), limit=limit)
 
 
 def _check_pages(pages: tuple[PageRange, ...], length: int) -> None:

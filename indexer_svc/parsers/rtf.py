@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hrag.values.document_limits import MAX_RTF_DEPTH
 from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -43,8 +44,6 @@ _TOKEN = re.compile(
     rb"|[\r\n]++",
     re.DOTALL,
 )
-# Groups may be nested this deep. The state of each open group takes memory.
-MAX_DEPTH = 10_000
 _MAX_CELLS = 1_000
 _MAX_ROWS = 50_000  # A longer table is written as several tables, so that it needs less memory.
 _MAX_FONTS = _MAX_STYLES = 10_000
@@ -237,11 +236,12 @@ class _Reader:
         return True
 
     def _begin_group(self) -> bool:
-        if len(self._groups) == MAX_DEPTH:
+        if len(self._groups) == MAX_RTF_DEPTH:
             raise UnreadableDocument(
-                f"content has groups nested deeper than {MAX_DEPTH}; at most {MAX_DEPTH} levels "
-                "are allowed",
+                f"content has groups nested deeper than {MAX_RTF_DEPTH}; at most {MAX_RTF_DEPTH} "
+                "levels are allowed",
                 field=_FIELD,
+                limit="rtf_depth",
             )
         self._unread_fallback = 0
         self._groups.append(self._state)

@@ -15,7 +15,7 @@ without the others.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
 
 from python_calamine import (
@@ -27,6 +27,7 @@ from python_calamine import (
 )
 
 from hrag.values.errors import UnreadableDocument
+from hrag.values.ids import quoted
 from hrag.values.read_report import PageUnit
 from indexer_svc import ole_directory
 from indexer_svc.parsers.odf.properties import check_encryption, odf_title
@@ -35,8 +36,10 @@ from indexer_svc.parsers.package import Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.table_runs import row_runs
 from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.parsers.xls_sheets import check_sheets
 from indexer_svc.parsers.xlsx_percentages import CellPosition, XlsxPercentages
 from indexer_svc.parsers.xlsx_rich_text import with_raised_signs
+from indexer_svc.parsers.xlsx_sheets import sheet_parts
 
 _XLSX, _XLS, _ODS = "a workbook (XLSX)", "a workbook (XLS)", "a workbook (ODS)"
 _XLSX_MAIN_PART, _ODS_MAIN_PART = "xl/workbook.xml", "content.xml"
@@ -68,8 +71,11 @@ def parse_xlsx(content: bytes, max_text_bytes: int) -> ParsedFile:
     with readable(_XLSX):
         package = Package(content, _XLSX, _XLSX_MAIN_PART)
         title = office_title(package)
+        parts = sheet_parts(package)
         workbook = _open(with_raised_signs(package) or content, _XLSX)
-        return _parse(workbook, title, max_text_bytes, XlsxPercentages(package).in_sheet)
+        names = list(_names_with_new_parts(_shown_names(workbook), parts))
+        percentages = XlsxPercentages(package, parts)
+        return _parse(workbook, names, title, max_text_bytes, percentages.in_sheet)
 
 
 def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -79,7 +85,9 @@ def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:
             raise UnreadableDocument(
                 f"content is not {_XLS}: it is not an OLE file", field="content"
             )
-        return _parse(_open(content, _XLS), "", max_text_bytes)
+        check_sheets(content)
+        workbook = _open(content, _XLS)
+        return _parse(workbook, _shown_names(workbook), "", max_text_bytes)
 
 
 def parse_ods(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -87,7 +95,8 @@ def parse_ods(content: bytes, max_text_bytes: int) -> ParsedFile:
     with readable(_ODS):
         package = Package(content, _ODS, _ODS_MAIN_PART)
         check_encryption(package, _ODS)
-        return _parse(_open(content, _ODS), odf_title(package), max_text_bytes)
+        workbook = _open(content, _ODS)
+        return _parse(workbook, _shown_names(workbook), odf_title(package), max_text_bytes)
 
 
 def _open(content: bytes, kind: str) -> CalamineWorkbook:
@@ -104,14 +113,39 @@ def _open(content: bytes, kind: str) -> CalamineWorkbook:
 
 def _parse(
     workbook: CalamineWorkbook,
+    names: Iterable[str],
     title: str,
     max_text_bytes: int,
     percentages_in: _PercentagesIn = lambda _name: iter(()),
 ) -> ParsedFile:
     writer = TextWriter(max_text_bytes)
-    for name in dict.fromkeys(sheet.name for sheet in workbook.sheets_metadata if _is_shown(sheet)):
+    for name in names:
         _write_sheet(workbook, name, writer, percentages_in)
     return writer.parsed(title, page_unit=PageUnit.ROW)
+
+
+def _shown_names(workbook: CalamineWorkbook) -> Iterable[str]:
+    """Returns the names of the sheets that are shown, in their order, each once."""
+    return dict.fromkeys(sheet.name for sheet in workbook.sheets_metadata if _is_shown(sheet))
+
+
+def _names_with_new_parts(names: Iterable[str], parts: Mapping[str, str]) -> Iterator[str]:
+    """Yields the names of the sheets whose part no earlier sheet has.
+
+    A small file could otherwise list a large part thousands of times. No program writes such a
+    file. Raises UnreadableDocument if a sheet names no part, or more than one.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name not in parts:
+            raise UnreadableDocument(
+                f"content is {_XLSX} whose sheet {quoted(name)} does not name exactly one part",
+                field="content",
+            )
+        part = parts[name].lower()  # calamine does not distinguish upper and lower case.
+        if part not in seen:
+            seen.add(part)
+            yield name
 
 
 def _is_shown(sheet: SheetMetadata) -> bool:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from html import unescape
 from itertools import pairwise
 
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.errors import TooLarge, UnreadableDocument
-from hrag.values.limits import MAX_PAGES
 from hrag.values.read_report import PageUnit
 from indexer_svc.parsers.parsed_file import PageRange, ParsedFile
 from indexer_svc.parsers.text_lines import LINE_END, utf8_text
@@ -219,4 +219,5 @@ def _check_count(page_count: int) -> None:
         raise TooLarge(
             f"content has more than {MAX_PAGES} cues; at most {MAX_PAGES} are allowed",
             field=_FIELD,
+            limit="document_pages",
         )

@@ -9,11 +9,9 @@ contains a table.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hrag.values.document_limits import MAX_TABLE_CELLS
 from hrag.values.errors import TooLarge
 
-# The tables of a document have at most this many cells together. A small file can declare more, by
-# spans and repeated rows.
-MAX_CELLS = 1_000_000
 # These separate the cells and rows of a table inside a cell.
 CELL_SEPARATOR, ROW_SEPARATOR = ", ", "; "
 _FIELD = "content"
@@ -42,17 +40,19 @@ class TableSize:
         """Counts a row that occurs `repeats` times. Raises TooLarge."""
         self._cells += repeats * len(row)
         self._chars += repeats * sum(map(len, row))
-        if self._cells > MAX_CELLS:
+        if self._cells > MAX_TABLE_CELLS:
             raise TooLarge(
-                f"content has tables of more than {MAX_CELLS} cells; at most {MAX_CELLS} are "
-                "allowed",
+                f"content has tables of more than {MAX_TABLE_CELLS} cells; at most "
+                f"{MAX_TABLE_CELLS} are allowed",
                 field=_FIELD,
+                limit="table_cells",
             )
         if self._chars > self._max_chars:
             raise TooLarge(
                 f"content has tables of more than {self._max_chars} characters; "
                 "HRAG_MAX_DOCUMENT_BYTES allows no more",
                 field=_FIELD,
+                limit="document_bytes",
             )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.errors import TooLarge
-from hrag.values.limits import MAX_PAGES
 from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
     MAX_EXAMPLE_CHARS,
@@ -46,6 +46,7 @@ def check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
             f"content has more than {max_text_bytes} bytes of text; "
             "HRAG_MAX_DOCUMENT_BYTES allows no more",
             field=_FIELD,
+            limit="document_bytes",
         )
 
 
@@ -216,6 +217,7 @@ class TextWriter:
             raise TooLarge(
                 f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
                 field=_FIELD,
+                limit="document_pages",
             )
         self._page_starts.append(_PageStart(len(self._parts), number, is_recognised))
         self._row_number = number

@@ -8,12 +8,12 @@ another form is not found; its percentage then stays a fraction.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from indexer_svc.parsers.office import RELATION_ID, office_xml, related_part, relations
+from indexer_svc.parsers.office import office_xml, related_part
 from indexer_svc.parsers.package import Package
+from indexer_svc.parsers.xlsx_sheets import WORKBOOK
 
-_WORKBOOK = "xl/workbook.xml"
 _SHEETS = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _PERCENT_FORMATS = frozenset(("9", "10"))  # `0%` and `0.00%` have these numbers in every workbook.
 # Parts of a format that are not shown as they are: quoted text, and characters after a backslash.
@@ -27,11 +27,14 @@ CellPosition = tuple[int, int]
 class XlsxPercentages:
     """The cells of a workbook that are shown as percentages."""
 
-    def __init__(self, package: Package) -> None:
-        """Reads the styles and the list of the sheets. Raises the errors of `Package.xml`."""
+    def __init__(self, package: Package, parts: Mapping[str, str]) -> None:
+        """Reads the styles. Raises the errors of `Package.xml`.
+
+        `parts` has the name of the part of each sheet, by the name of the sheet.
+        """
         self._package = package
         self._styles = frozenset(_percent_styles(package))
-        self._parts = _sheet_parts(package) if self._styles else {}
+        self._parts = parts if self._styles else {}
 
     def in_sheet(self, name: str) -> Iterator[CellPosition]:
         """Yields the positions of the percentages in a sheet, in the order of the file.
@@ -48,7 +51,7 @@ class XlsxPercentages:
 
 def _percent_styles(package: Package) -> Iterator[bytes]:
     """Yields the number of each style whose format is that of a percentage."""
-    part = related_part(package, _WORKBOOK, "styles", "xl/styles.xml")
+    part = related_part(package, WORKBOOK, "styles", "xl/styles.xml")
     if part not in package:
         return
     root = office_xml(package, part)
@@ -61,15 +64,6 @@ def _percent_styles(package: Package) -> Iterator[bytes]:
     for at, style in enumerate(root.iterfind(f"{_SHEETS}cellXfs/{_SHEETS}xf")):
         if style.get("numFmtId") in formats:
             yield str(at).encode()
-
-
-def _sheet_parts(package: Package) -> dict[str, str]:
-    """Returns the name of the part of each sheet, by the name of the sheet."""
-    targets = relations(package, _WORKBOOK)
-    return {
-        sheet.get("name", ""): targets.get(sheet.get(RELATION_ID, ""), ("", ""))[1]
-        for sheet in office_xml(package, _WORKBOOK).iter(f"{_SHEETS}sheet")
-    }
 
 
 def _column(letters: bytes) -> int:

@@ -22,6 +22,7 @@ from html.entities import html5
 from itertools import groupby
 from xml.parsers import expat
 
+from hrag.values.document_limits import MAX_XML_NODES
 from hrag.values.errors import TooLarge, UnreadableDocument
 from indexer_svc.parsers.data_text import Record, Value, check_depth, data_title, write_data
 from indexer_svc.parsers.package import readable
@@ -29,9 +30,6 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
-
-# Each element takes some hundred bytes of memory. This many take half of what a parser may have.
-MAX_ELEMENTS = 500_000
 
 _KIND = "XML"
 _FIELD = "content"
@@ -167,11 +165,12 @@ class _TreeBuilder:
     def start(self, name: str, attributes: list[str]) -> None:
         check_depth(len(self._open) + 1)
         self._count += 1 + len(attributes) // 2
-        if self._count > MAX_ELEMENTS:
+        if self._count > MAX_XML_NODES:
             raise TooLarge(
-                f"content has more than {MAX_ELEMENTS} elements and attributes; at most "
-                f"{MAX_ELEMENTS} are allowed",
+                f"content has more than {MAX_XML_NODES} elements and attributes; at most "
+                f"{MAX_XML_NODES} are allowed",
                 field=_FIELD,
+                limit="xml_nodes",
             )
         if _local(name) in _LINES:
             self._pieces.append(_LINE_BREAK)

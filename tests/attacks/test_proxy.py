@@ -5,8 +5,9 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import count
 from os import environ
 from pathlib import Path
 
@@ -117,20 +118,32 @@ def test_documents_and_searches_pass_the_proxy(proxied: Proxied) -> None:
     assert proxied.search()
 
 
-def test_references_to_one_header_do_not_reach_a_service(proxied: Proxied) -> None:
+@pytest.mark.parametrize(("bytes_per_s", "threads"), [(1.2e6, 1), (3e6, 1), (10e6, 4)])
+def test_references_to_one_header_do_not_reach_a_service(
+    proxied: Proxied, bytes_per_s: float, threads: int
+) -> None:
+    """The proxy ends the connection of each such call, and then locks its address out.
+
+    So each connection comes from another address.
+    """
     retriever = proxied.guarded.services.retriever
     proxied.search()
     before = memory_bytes(retriever)
     until_s = time.monotonic() + _ATTACK_S
-    with (
-        closing(ReferenceSender(proxied.attack, SEARCH)) as sender,
-        repeated(sender, 1),
-    ):
+    sources = (f"127.0.{2 + at // 250}.{1 + at % 250}" for at in count())
+    with ExitStack() as attack:
+        senders = []
+        for _ in range(threads):
+            sender = ReferenceSender(
+                lambda: proxied.attack(next(sources)), SEARCH, bytes_per_s=bytes_per_s / threads
+            )
+            senders.append(attack.enter_context(closing(sender)))
+            attack.enter_context(repeated(sender, 1))
         while time.monotonic() < until_s:
             assert typical_s(proxied.health_s, 3) < MAX_S
             assert typical_s(proxied.search, 3) < MAX_S
             time.sleep(_PAUSE_S)
-    assert sender.connections
+    assert all(sender.connections for sender in senders)
     assert memory_bytes(retriever) - before < _MAX_GROWTH_BYTES
     assert "connection_ended" not in retriever.log
 

@@ -8,6 +8,8 @@ import gc
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 
@@ -83,6 +85,7 @@ def _parsers() -> None:
 
 # Files of Office programs.
 
+_SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RUN = word.run("x")
 _PARAGRAPH = word.paragraph("x")
 _CELL = word.cell("x")
@@ -307,6 +310,16 @@ _TEXTS: dict[str, tuple[str, Build, int]] = {
     "latex rows": _text(
         LATEX, lambda n: "\\begin{tabular}{ll}" + "x & y \\\\\n" * n + "\\end{tabular}", 500
     ),
+    "latex tables": _text(LATEX, lambda n: "\\begin{tabular}\\end{tabular}" * n, 20_000),
+    "latex code": _text(LATEX, lambda n: "\\begin{verbatim}x\\end{verbatim}" * n, 5_000),
+    "latex verb": _text(LATEX, lambda n: "\\verb|x| \\verb|x\n" * n, 4_000),
+    "latex comments": _text(LATEX, lambda n: "x % y\n% z\n" * n, 20_000),
+    "latex definitions": _text(LATEX, lambda n: "\\newcommand{\\a}{x}\\a " * n, 1_000),
+    "environments without an end": _text(LATEX, lambda n: "\\begin{a}x" * n, 4_000),
+    "formulas without an end": _text(LATEX, lambda n: "\\begin{align}x $$ \\[ " * n, 4_000),
+    "ends without an environment": _text(LATEX, lambda n: "\\end{a}\\\\\\'" * n, 700),
+    "latex braces": _text(LATEX, lambda n: "{" * n + "x" + "}" * n, 10_000),
+    "latex accents": _text(LATEX, lambda n: "\\'{\\^{\\c{e}}}" * n, 500),
     "captions": _text(VTT, lambda n: "WEBVTT\n\n" + "00:01.000 --> 00:02.000\nx\n\n" * n, 1_000),
     "srt captions": _text(SRT, lambda n: "1\n00:00:01,000 --> 00:00:02,000\nx\n\n" * n, 1_000),
     "definitions": _text(PYTHON, lambda n: "def a():\n    pass\n" * n, 1_000),
@@ -383,6 +396,32 @@ def _book(spine: int, chapter: str) -> bytes:
     return epub_file({"a.xhtml": chapter}, **{"OEBPS/book.opf": book})
 
 
+def _sheets(count: int) -> bytes:
+    """Returns a workbook with `count` sheets that name the same part of many empty cells."""
+    part, link = "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
+    content = xlsx_file()
+    with ZipFile(BytesIO(content)) as zipped:
+        sheets, links = zipped.read(part).decode(), zipped.read(link).decode()
+    sheet = sheets[sheets.index("<sheet ") :].split("/>")[0] + "/>"
+    more = "".join(sheet.replace('"Dance"', f'"S{number}"') for number in range(count))
+    rows = f"<row>{'<c/>' * 100}</row>" * 2_000
+    big = f'<worksheet xmlns="{_SHEETS}"><sheetData>{rows}</sheetData></worksheet>'
+    content = with_part(content, part, sheets.replace(sheet, sheet + more).encode())
+    assert "/xl/worksheets/sheet1.xml" in links
+    return with_part(content, "xl/worksheets/sheet1.xml", big.encode())
+
+
+def _contents_pages(count: int) -> bytes:
+    """Returns a book that lists one small table of contents `count` times."""
+    item = '<item id="c{}" href="text/a.xhtml" media-type="text/html" properties="nav"/>'
+    items = "".join(map(item.format, range(count)))
+    book = (
+        f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest>'
+        "<spine/></package>"
+    )
+    return epub_file({"a.xhtml": "<p>x"}, **{"OEBPS/book.opf": book})
+
+
 _LABEL = f"<table><thead><tr><th rowspan=0>{'x ' * 50_000}"
 _SMALL: dict[str, tuple[str, Build, int]] = {
     "rows of one cell": (DOCX, lambda n: wide_tables(n, 2_000), 20),
@@ -395,6 +434,8 @@ _SMALL: dict[str, tuple[str, Build, int]] = {
     "tall cells": _page(lambda n: f"<table>{TALL_ROW * n}", 50_000),
     "repeated headers": _page(lambda n: f"{_LABEL}<tbody>{'<tr><td>x' * 3_000}</table>" * n, 9),
     "a chapter listed often": (EPUB, lambda n: _book(n, "<!-- -->" * n), 50_000),
+    "a sheet listed often": (XLSX, _sheets, 10_000),
+    "a table of contents listed often": (EPUB, _contents_pages, 200_000),
     "options": _page(lambda n: f"<select>{'<option>x' * n}", 250_000),
     "attributes": _page(lambda n: f"<p {' '.join(f'a{at}' for at in range(n))}>", 300_000),
     "lines below nested quotes": _text(MARKDOWN, lambda n: _LAZY * n, 170),

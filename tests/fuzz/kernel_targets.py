@@ -5,6 +5,7 @@ documentation names. Arrays are copied to memory of exactly their size, so that 
 notices each read outside of them.
 """
 
+import json
 import random
 import struct
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ from hrag_fast import (
     fold,
     forward_matches,
     inner_products,
+    json_size,
     matched_sentence,
     merged_spans,
     postings_of,
@@ -50,6 +52,7 @@ from hrag_fast import (
     term_id,
     write_postings,
 )
+from tests import twins
 from tests.support.documents.fakes import sentences, unit_vectors
 from tests.support.documents.lexical import forward
 
@@ -379,6 +382,40 @@ def _write_json(data: bytes, draw: random.Random) -> None:
     write(draw.choice(_TYPES), data)
 
 
+def _documents() -> list[bytes]:
+    values = ({"a": [1, {}, []], "b": {"c": '"\\[{,'}}, [[[[1.5]], None], "\\u00e9漢"], [], "x")
+    deep = b'{"a":' * 200 + b"[" * 200 + b"1,2" + b"]" * 200 + b"}" * 200
+    return [*(json.dumps(value, ensure_ascii=False).encode() for value in values), deep]
+
+
+def _count_json(data: bytes, _: random.Random) -> None:
+    """Fails if Python's parser builds more values, or nests them deeper, than were counted."""
+    values, depth = json_size(data)
+    assert (values, depth) == twins.json_size(data)
+    members = 0
+
+    def count_members(pairs: list[tuple[str, Any]]) -> tuple[Any, ...]:
+        nonlocal members
+        members += len(pairs)
+        return tuple(value for _, value in pairs)
+
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=count_members)
+    except (ValueError, RecursionError):
+        assert members <= values
+        return
+    count = empty = levels = 0
+    pending = [(value, 1)]
+    while pending:
+        value, level = pending.pop()
+        if isinstance(value, list | tuple):
+            count += len(value)
+            empty += not value
+            levels = max(levels, level)
+            pending += ((inner, level + 1) for inner in value)
+    assert (count + empty, levels) == (values, depth)
+
+
 @cache
 def _trees() -> list[bytes]:
     draw = random.Random(0)
@@ -481,6 +518,7 @@ TARGETS: dict[str, Target] = {
     "forward": Target(_forward_forms, _read_forward, (ValueError, OverflowError, MemoryError)),
     "graph": Target(_indexes, _search_graph, _INDEX_ERRORS),
     "inner_products": Target(_indexes, _multiply),
+    "json_scan": Target(_documents, _count_json, ()),
     "passages": Target(_trees, _encode_passage, (ValueError, IndexError, OverflowError)),
     "postings": Target(_lexical, _search_postings, _INDEX_ERRORS),
     "protojson": Target(_messages, _write_json, (ValueError, DecodeError)),

@@ -57,6 +57,7 @@ def check_leaf_count(count: int) -> None:
             f"document has {count} leaves; at most {MAX_LEAVES} are allowed; "
             "split the document or use larger chunks",
             field="document",
+            limit="document_leaves",
         )
 
 

@@ -25,6 +25,7 @@ from hrag.gateway.http.reply import Parts, StreamReply
 from hrag.gateway.http.request_body import body_parts
 from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import ServiceMethod
+from hrag.observe import metrics
 from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import HragError, InvalidArgument, ServiceUnavailable
 from hrag.wire.indexer import error_outcome
@@ -158,6 +159,7 @@ class _Stream:
             conversion = self._exchange.conversion
             message = await conversion.encoded(self._method.request, raw, self._caller)
         except InvalidArgument as error:
+            metrics.http_request_refused(error)
             await self._sent.put(_SentLine(line.number, error))
         else:
             await self._sent.put(_SentLine(line.number))

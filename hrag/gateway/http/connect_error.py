@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from hrag.gateway.protojson.json_writer import dumped
+from hrag.observe import metrics
 from hrag.values.errors import HragError
 from hrag.wire import status_codes
 
@@ -105,8 +106,13 @@ class ConnectError:
 
 
 def error_of(failure: Exception) -> ConnectError:
-    """Converts an exception of `hrag.errors` or of gRPC to a ConnectError."""
+    """Converts an exception of `hrag.errors` or of gRPC to a ConnectError.
+
+    An exception of `hrag.errors` is an error of the gateway itself: if it refuses a request, it is
+    counted in the metrics.
+    """
     if isinstance(failure, HragError):
+        metrics.http_request_refused(failure)
         ending = status_codes.to_status(failure)
         return _error(ending.code, ending.details, ending.trailing_metadata)
     assert isinstance(failure, grpc.aio.AioRpcError)

@@ -21,6 +21,9 @@ from uvicorn.server import ServerState
 
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.http.strict_connection import RefusedRequest, StrictConnection
+from hrag.observe import metrics
+
+_TOO_LARGE_HEAD = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
 class HttpConnection(H11Protocol):
@@ -167,6 +170,7 @@ class HttpConnection(H11Protocol):
 
     def _refuse(self, refusal: RefusedRequest) -> None:
         """Sends the error, unless a response has begun already, and closes the connection."""
+        metrics.http_refused("head_size" if refusal.http_status == _TOO_LARGE_HEAD else "form")
         if self.cycle is not None:
             self.cycle.disconnected = True  # The application's response is dropped.
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -183,6 +187,11 @@ class HttpConnection(H11Protocol):
             for event in (response, h11.Data(body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses bytes that are not HTTP; uvicorn calls this method."""
+        metrics.http_refused("form")
+        super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         """Sets the time limit for the next bytes from the client.

@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from hrag.config import GatewaySettings
 from hrag.gateway.http.http_connection import HttpConnection
+from hrag.observe import metrics
 
 _SWEEP_S = 0.5  # At this interval the server looks for connections that exceed a time limit.
 _KEEP_ALIVE_S = 30  # The maximum pause between two requests of a client.
@@ -123,7 +124,10 @@ class HttpServer:
             except OSError:
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            if self.connections >= self._settings.max_connections and not self._evict():
+            is_full = self.connections >= self._settings.max_connections
+            if is_full:
+                metrics.http_refused("connections")
+            if is_full and not self._evict():
                 accepted.close()
             else:
                 opening = self._loop.create_task(self._open(accepted))
@@ -185,5 +189,6 @@ class HttpServer:
             now_s = self._loop.time()
             for connection in self._protocols():
                 if connection.is_late(now_s):
+                    metrics.http_refused("time")
                     connection.abort()
             await asyncio.sleep(_SWEEP_S)

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import error_reply
+from hrag.observe import metrics
 from hrag.server.calls.call import to_hrag_error
 from hrag.server.calls.request_id import is_request_id, new_request_id
 from hrag.values.errors import HragError, InvalidArgument, PermissionDenied, ServiceUnavailable
@@ -127,4 +128,5 @@ class Application:
 
 
 def _refusal(http_status: int, problem: str, headers: Mapping[str, str] | None = None) -> Response:
+    metrics.http_refused("route")
     return error_reply(ConnectError(_UNIMPLEMENTED, problem), http_status, headers)

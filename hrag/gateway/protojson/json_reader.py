@@ -87,13 +87,15 @@ def load(raw: bytes) -> Any:
 
 def _check_size(raw: bytes) -> None:
     values, depth = json_size(raw)
-    for count, limit, counted in (
-        (values, MAX_JSON_VALUES, "values in objects and arrays"),
-        (depth, MAX_JSON_DEPTH, "levels of objects and arrays"),
+    for name, count, limit, counted in (
+        ("json_values", values, MAX_JSON_VALUES, "values in objects and arrays"),
+        ("json_depth", depth, MAX_JSON_DEPTH, "levels of objects and arrays"),
     ):
         if count > limit:
             raise TooLarge(
-                f"the body has {count:,} {counted}; at most {limit:,} are allowed", field=BODY
+                f"the body has {count:,} {counted}; at most {limit:,} are allowed",
+                field=BODY,
+                limit=name,
             )
 
 

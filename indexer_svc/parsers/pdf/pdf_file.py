@@ -11,8 +11,8 @@ from contextlib import closing
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
+from hrag.values.document_limits import MAX_PAGES
 from hrag.values.errors import TooLarge, UnreadableDocument
-from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.pdf.characters import page_content
 from indexer_svc.parsers.pdf.form_values import FormReader
@@ -83,6 +83,7 @@ def _page_count(document: pdfium.PdfDocument) -> int:
         raise TooLarge(
             f"content is a PDF of {page_count} pages; at most {MAX_PAGES} are allowed",
             field=_FIELD,
+            limit="document_pages",
         )
     return page_count
 
@@ -114,6 +115,7 @@ def _check_size(text_bytes: int, page_number: int, max_text_bytes: int) -> None:
             f"content is a PDF with {text_bytes} bytes of text on its first {page_number} "
             f"pages; HRAG_MAX_DOCUMENT_BYTES allows {max_text_bytes}",
             field=_FIELD,
+            limit="document_bytes",
         )
 
 

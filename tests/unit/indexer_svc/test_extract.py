@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.text import tokens
 from hrag.types import MARKDOWN, MAX_PAGES, MAX_TITLE_BYTES, PLAIN_TEXT, Document, Page
+from hrag.values.document_limits import MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS
 from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX, XML
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc import extract as module
-from indexer_svc.extract import MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS, extract
+from indexer_svc.extract import extract
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import parse
 from tests.support.documents import pdfs

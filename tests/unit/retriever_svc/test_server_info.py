@@ -1,5 +1,6 @@
 """GetServerInfo shows figures of the whole store only to callers with the role admin."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from retriever_svc.servicer import RetrieverServicer
 from tests.support.servers import credentials
 from tests.support.servers.servers import connected
 
-LIMITS = Limits(*range(24))
+LIMITS = Limits(*range(len(fields(Limits))))
 EMBEDDED = ReaderStatus(1.5, EmbeddedReaderStatus(9, 7, 2, 100, 200, 1))
 
 

@@ -1,5 +1,6 @@
 """Metrics are recorded by instruments or read at each scrape, and are served over HTTP."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,9 +27,10 @@ from hrag.observe import metrics
 from hrag.observe.metrics import INSTRUMENTS, Reading, Readings
 from hrag.server.serving.metrics_server import serve_metrics
 from hrag.server.serving.worker_metrics import WorkerMetrics
-from hrag.types import SummaryUnit
+from hrag.types import Limits, SummaryUnit
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER
+from hrag.values.document_limits import DOCUMENT_LIMITS, LIMIT_NAMES
 from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
 from tests.support.servers.metrics_page import Scrape
 
@@ -269,6 +271,29 @@ def test_an_error_about_a_size_is_counted_by_what_is_too_large(error, limit):
     assert increase(series, lambda: metrics.size_refused(error), limit=limit) == 1
     other = InvalidArgument("no", field="filter")
     assert increase(series, lambda: metrics.size_refused(other), limit=limit) == 0
+
+
+def test_a_document_that_exceeds_a_limit_is_counted_by_its_limit():
+    refused = TooLarge("no", field="content", limit="table_cells")
+    series = "hrag_document_refusals_total"
+
+    def count_two_failures() -> None:
+        metrics.document_failed(refused)
+        with pytest.raises(TooLarge), metrics.count_failed_document():
+            raise refused
+
+    assert increase(series, count_two_failures, limit="table_cells") == 2
+    assert increase("hrag_documents_total", count_two_failures, outcome="failed") == 2
+    other = InvalidArgument("no", field="content")
+    for limit in LIMIT_NAMES:
+        assert increase(series, lambda: metrics.document_failed(other), limit=limit) == 0
+    metrics.document_failed(RuntimeError("no"))
+
+
+def test_the_limits_of_documents_are_reported_and_counted_by_the_same_names():
+    reported = {field.name for field in dataclasses.fields(Limits)}
+    assert reported >= {*DOCUMENT_LIMITS}
+    assert {*LIMIT_NAMES} - reported == {"parser_time", "parser_memory"}
 
 
 def test_citations_that_are_removed_from_an_answer_are_counted():

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
+from hrag.values.document_limits import MAX_DATA_DEPTH
 from hrag.values.read_report import LeftOutKind
-from indexer_svc.parsers.data_text import MAX_DEPTH
 from indexer_svc.parsers.json_text import parse_json
 from indexer_svc.parsers.parsed_file import ParsedFile
 
@@ -164,7 +164,7 @@ def test_characters_that_no_text_has_are_replaced():
         ("{", "line 1, column 2"),
         ('{"a": 1}\n{"a": ', "line 2"),
         ("{'a': 1}", "not JSON"),
-        ("[" * 200 + "]" * 200, f"deeper than {MAX_DEPTH} levels"),
+        ("[" * 200 + "]" * 200, f"deeper than {MAX_DATA_DEPTH} levels"),
         ("[" * 100_000, "too deeply"),
     ],
 )
@@ -174,7 +174,7 @@ def test_other_texts_are_refused_with_a_reason(text, message):
 
 
 def test_values_may_be_nested_up_to_the_limit():
-    inner = '{"a":' * (MAX_DEPTH - 1) + "1" + "}" * (MAX_DEPTH - 1)
+    inner = '{"a":' * (MAX_DATA_DEPTH - 1) + "1" + "}" * (MAX_DATA_DEPTH - 1)
     assert parsed(inner).text.endswith(".a: 1")
 
 

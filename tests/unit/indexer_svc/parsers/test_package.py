@@ -53,14 +53,14 @@ def test_no_entity_of_a_sheet_is_replaced():
 
 
 def test_an_archive_whose_directory_lists_too_many_bytes_is_refused(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 5000)
     Package(archive({"a.xml": "x" * 5000, "a.png": "x" * 9000}), "a test", "a.xml")
     with pytest.raises(TooLarge, match="5001 bytes of markup when unpacked; at most 5000"):
         Package(archive({"a.xml": "x" * 5000, "b.rels": "x"}), "a test", "a.xml")
 
 
 def test_every_part_that_is_read_counts_for_the_limit(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 5000)
     package = Package(archive({"a.xml": "x" * 3000, "b.dat": "x" * 2001}), "a test", "a.xml")
     with pytest.raises(TooLarge, match="5001 bytes of markup when unpacked; at most 5000"):
         package.read("b.dat")
@@ -69,14 +69,14 @@ def test_every_part_that_is_read_counts_for_the_limit(monkeypatch):
 
 
 def test_a_part_that_is_read_twice_counts_once(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 5000)
     package = Package(archive({"a.xml": "x" * 3000, "b.dat": "x" * 2000}), "a test", "a.xml")
     for name in ("a.xml", "b.dat", "a.xml", "b.dat"):
         package.read(name)
 
 
 def test_an_archive_with_too_many_parts_is_refused(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PARTS", 2)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_PARTS", 2)
     with pytest.raises(TooLarge, match="3 files; at most 2"):
         Package(archive(dict.fromkeys("abc", "")), "a test", "a")
 
@@ -139,13 +139,23 @@ def test_the_archives_of_the_tests_can_be_read_by_zipfile(tmp_path):
 
 
 def test_a_part_is_read_again_only_within_a_limit(monkeypatch):
-    monkeypatch.setattr(module, "MAX_AGAIN_BYTES", 20)
-    package = Package(archive({"a.xml": b"<a/>......", "b.xml": b"<b/>"}), "a test", "a.xml")
+    monkeypatch.setattr(module, "MAX_REPEATED_BYTES", 16_384)
+    package = Package(archive({"a.xml": b"<a/>" * 2_048, "b.xml": b"<b/>"}), "a test", "a.xml")
     for _ in range(3):
         package.read("a.xml")
     assert package.read("b.xml") == b"<b/>"
-    with pytest.raises(TooLarge, match=r"its part a\.xml too often: at most 20 bytes"):
+    with pytest.raises(TooLarge, match=r"its part a\.xml too often: at most 16,384 bytes"):
         package.read("a.xml")
+
+
+def test_a_small_part_that_is_read_again_counts_as_four_kilobytes(monkeypatch):
+    monkeypatch.setattr(module, "MAX_REPEATED_BYTES", 16_384)
+    package = Package(archive({"a.xml": b"<a/>"}), "a test", "a.xml")
+    for _ in range(5):
+        package.read("a.xml")
+    with pytest.raises(TooLarge, match=r"too often") as refused:
+        package.read("a.xml")
+    assert refused.value.limit == "repeated_bytes"
 
 
 def test_a_slide_that_is_listed_twice_is_read_once():

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image, ImageDraw
 
 from hrag.errors import TooLarge, UnreadableDocument
+from hrag.values.document_limits import MAX_PICTURE_PIXELS
 from hrag.values.read_report import ReadReport
 from indexer_svc.parsers.parsed_file import PageRange
-from indexer_svc.parsers.picture import MAX_PIXELS, parse_picture
+from indexer_svc.parsers.picture import parse_picture
 from indexer_svc.parsers.recognition import FoundLine, PageRecogniser
 
 AMPLE_BYTES = 1 << 20
@@ -131,7 +132,7 @@ def test_a_large_picture_is_made_smaller_before_it_is_recognised(recognise):
 
 
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(recognise):
-    side = int(MAX_PIXELS**0.5) + 1
+    side = int(MAX_PICTURE_PIXELS**0.5) + 1
     # Only the header says that the picture is so large. The data that follows is that of a small
     # picture.
     header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)

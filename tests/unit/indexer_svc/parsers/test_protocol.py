@@ -67,9 +67,10 @@ def test_an_answer_is_received_unchanged():
 @pytest.mark.parametrize("kind", [InvalidArgument, UnreadableDocument, BlankDocument, TooLarge])
 def test_a_refusal_is_received_as_the_same_error(kind):
     with pytest.raises(InvalidArgument, match="too bad") as caught:
-        transferred(answer_to(raising(kind("too bad", field="content"))))
+        transferred(answer_to(raising(kind("too bad", field="content", limit="table_cells"))))
     assert type(caught.value) is kind
     assert caught.value.field == "content"
+    assert caught.value.limit == "table_cells"
 
 
 def test_any_other_error_is_received_as_a_fault_with_a_bounded_text():
@@ -149,7 +150,9 @@ def test_a_head_that_is_no_object_is_malformed(head):
         {"report": NO_REPORT | {"left_out": [["output", 1, ""]] * (len(LeftOutKind) + 1)}},
         {"refusal": "SystemExit", "message": "", "field": ""},
         {"refusal": "TooLarge"},
-        {"refusal": "TooLarge", "message": "x" * 5000, "field": ""},
+        {"refusal": "TooLarge", "message": "x" * 5000, "field": "", "limit": ""},
+        {"refusal": "TooLarge", "message": "", "field": "", "limit": "patience"},
+        {"refusal": "TooLarge", "message": "", "field": ""},
         {"fault": 7},
     ],
     ids=lambda change: str(change)[:40],

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
+from hrag.values.document_limits import MAX_RTF_DEPTH
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.rtf import MAX_DEPTH, parse_rtf
+from indexer_svc.parsers.rtf import parse_rtf
 
 AMPLE_BYTES = 1 << 20
 FONTS = (
@@ -156,8 +157,8 @@ def test_files_that_are_cut_off_are_read_as_far_as_they_go(content):
 @pytest.mark.parametrize("group", [rb"{", rb"{\b ", rb"{\footnote "])
 def test_groups_may_not_be_nested_without_end(group):
     with pytest.raises(UnreadableDocument, match="deeper"):
-        parse_rtf(rb"{\rtf1 " + group * MAX_DEPTH, AMPLE_BYTES)
-    parse_rtf(rb"{\rtf1 " + group * (MAX_DEPTH - 1), AMPLE_BYTES)
+        parse_rtf(rb"{\rtf1 " + group * MAX_RTF_DEPTH, AMPLE_BYTES)
+    parse_rtf(rb"{\rtf1 " + group * (MAX_RTF_DEPTH - 1), AMPLE_BYTES)
 
 
 @pytest.mark.parametrize(

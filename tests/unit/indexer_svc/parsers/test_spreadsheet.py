@@ -2,9 +2,11 @@
 
 import datetime
 import re
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
+from xml.sax.saxutils import quoteattr
 from zipfile import ZipFile
 
 import openpyxl
@@ -286,7 +288,7 @@ def test_each_sheet_begins_a_page_of_its_own_also_if_pages_have_several_rows():
         (xlsx_file(), XLS, "not an OLE file"),
         (b"", XLS, "not an OLE file"),
         (xls_file(), XLSX, "encrypted, or of an older format"),
-        (xls_file()[:2000], XLS, "a workbook .XLS., or it is damaged or encrypted"),
+        (xls_file()[:2000], XLS, "a workbook .XLS., or it is damaged"),
         (xlsx_file(), ODS, "without content.xml"),
         (
             ods_of(**{"META-INF/manifest.xml": ENCRYPTED_MANIFEST}),
@@ -343,3 +345,94 @@ def test_damaged_workbooks_are_refused_or_read(mime_type):
         damaged.write(b"\xff\x00\xff\xff")
         with suppress(UnreadableDocument):
             parse(damaged.getvalue(), mime_type, AMPLE_BYTES)
+
+
+def _overlapping(sheets: int, rows: int, *, step: int) -> bytes:
+    """Returns a workbook in which each sheet begins `step` records after the one before."""
+    book = xlwt.Workbook()
+    for number in range(sheets):
+        sheet = book.add_sheet(f"S{number}")
+        for row in range(rows if number == 0 else 1):
+            sheet.write(row, 0, 1.5)
+    content = bytearray(saved(book))
+    at = first = 512  # xlwt writes the stream of the workbook first.
+    places: list[int] = []
+    kind = -1
+    while kind != 0x0A:
+        kind, size = struct.unpack_from("<HH", content, at)
+        if kind == 0x85:
+            places.append(at + 4)
+        at += 4 + size
+    (start,) = struct.unpack_from("<I", content, places[0])
+    for place in places:
+        struct.pack_into("<I", content, place, start)
+        for _ in range(step):
+            start += 4 + struct.unpack_from("<H", content, first + start + 2)[0]
+    return bytes(content)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_an_old_workbook_whose_sheets_overlap_is_refused(step):
+    with pytest.raises(UnreadableDocument, match="of 40 sheets that overlap"):
+        parse(_overlapping(40, 3_000, step=step), XLS, AMPLE_BYTES)
+
+
+def test_an_old_workbook_of_many_sheets_is_read():
+    book = xlwt.Workbook()
+    for number in range(40):
+        book.add_sheet(f"S{number}").write(0, 0, f"x{number}")
+    headings = parse(saved(book), XLS, AMPLE_BYTES).headings
+    assert [heading.title for heading in headings] == [f"S{number}" for number in range(40)]
+
+
+_SHEETS, _LINKS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
+
+
+def _renamed(content: bytes, part: str, old: str, new: str) -> bytes:
+    """Returns a workbook in one of whose parts the text `old` is replaced by `new`."""
+    with ZipFile(BytesIO(content)) as zipped:
+        text = zipped.read(part).decode()
+    assert old in text
+    return with_part(content, part, text.replace(old, new).encode())
+
+
+@pytest.mark.parametrize(
+    "target", ["/xl/worksheets/sheet1.xml", "worksheets/sheet1.xml", "/xl/worksheets/SHEET1.XML"]
+)
+def test_a_part_that_several_sheets_name_is_read_once(target):
+    content = _renamed(xlsx_file(), _LINKS, "/xl/worksheets/sheet3.xml", target)
+    assert [heading.title for heading in parse(content, XLSX, AMPLE_BYTES).headings] == ["Dance"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('r:id="rId3"', 'r:id="rId9"'),
+        ('r:id="rId3"', 'r:id="rId3" xmlns:q="urn:q" q:id="rId1"'),
+        ('r:id="rId3"', ""),
+    ],
+    ids=["unknown", "two", "none"],
+)
+def test_a_workbook_whose_sheet_does_not_name_one_part_is_refused(old, new):
+    with pytest.raises(UnreadableDocument, match=r"whose sheet 'Honey' does not name|damaged"):
+        parse(_renamed(xlsx_file(), _SHEETS, old, new), XLSX, AMPLE_BYTES)
+
+
+def test_sheets_are_found_whatever_their_names_and_namespaces():
+    """calamine reads the last relation with an id, whatever its namespace and target."""
+    name = "Q&A <\"1\"> \u8868 'x'"
+    book = openpyxl.Workbook()
+    book.active.title = "x"
+    book.active["A1"] = DANCE
+    content = saved(book)
+    content = _renamed(content, _SHEETS, 'name="x"', f"name={quoteattr(name)}")
+    assert parse(content, XLSX, AMPLE_BYTES).headings[0].title == name
+    link = (
+        '<q:Relationship xmlns:q="urn:q" TargetMode="External" Id="rId{}" '
+        'Type="urn:x/worksheet" Target="worksheets/sheet{}.xml"/>'
+    )
+    links = link.format(1, 3) + link.format(3, 3)
+    content = _renamed(xlsx_file(), _LINKS, "</Relationships>", f"{links}</Relationships>")
+    parsed = parse(content, XLSX, AMPLE_BYTES)
+    assert [heading.title for heading in parsed.headings] == ["Dance"]
+    assert "kg" in parsed.text

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
-from indexer_svc.parsers.data_text import MAX_DEPTH
+from hrag.values.document_limits import MAX_DATA_DEPTH, MAX_XML_NODES
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.xml_text import MAX_ELEMENTS, parse_xml
+from indexer_svc.parsers.xml_text import parse_xml
 
 AMPLE_BYTES = 1 << 20
 
@@ -97,7 +97,7 @@ def test_entities_inside_entities_stay_small():
         ("<!DOCTYPE a [", "has no end"),
         ("<!DOCTYPE a [<!ENTITY b 'c>]><a/>", "has no end"),
         ("<a>&#0;</a>", "not XML"),
-        ("<a>" * (MAX_DEPTH + 1), "deeper than"),
+        ("<a>" * (MAX_DATA_DEPTH + 1), "deeper than"),
     ],
 )
 def test_other_texts_are_refused_with_a_reason(text, message):
@@ -106,8 +106,9 @@ def test_other_texts_are_refused_with_a_reason(text, message):
 
 
 def test_too_many_elements_are_refused():
-    with pytest.raises(TooLarge, match="elements"):
-        parsed("<a>" + "<b/>" * MAX_ELEMENTS + "</a>")
+    with pytest.raises(TooLarge, match="elements") as refused:
+        parsed("<a>" + "<b/>" * MAX_XML_NODES + "</a>")
+    assert refused.value.limit == "xml_nodes"
 
 
 @pytest.mark.parametrize(
