@@ -1,8 +1,9 @@
 """A simulated reranker that knows the gold, for measuring what a reranker can reach.
 
-It serves `POST /rerank` in Cohere's form on a loopback port. The score of a text is the count of
-the gold's characters in it. With `noise`, this share of the texts gets a random score instead, as
-if the reranker knew nothing about them. The random scores are the same in each run.
+It serves `POST /rerank` in Cohere's form on a loopback port. The score of a text is the share of
+the gold's characters that it has, from 0 to 1. With `noise`, this share of the texts gets a random
+score from 0 to 1 instead, as if the reranker knew nothing about them. The random scores are the
+same in each run.
 """
 
 import json
@@ -15,9 +16,6 @@ from typing import Any
 
 from benchmarks.quality.sets import QualitySet
 from hrag.evaluation.questions import GoldSpan
-
-# A random score is at most this many characters, about half a leaf.
-_MAX_RANDOM = 500.0
 
 
 class Oracle:
@@ -38,11 +36,13 @@ class Oracle:
                 )
 
     def score(self, query: str, text: str) -> float:
-        """Returns the count of the gold's characters in `text`, or a random number."""
+        """Returns the share of the gold's characters that are in `text`, or a random number."""
         draw = random.Random(f"{query}\n{text}")
         if draw.random() < self._noise:
-            return draw.uniform(0, _MAX_RANDOM)
-        return float(sum(_shared(*gold, text) for gold in self._gold.get(query, ())))
+            return draw.random()
+        gold = self._gold.get(query, [])
+        whole = sum(end - start for _, start, end in gold)
+        return sum(_shared(*span, text) for span in gold) / max(whole, 1)
 
 
 def _shared(document: str, start: int, end: int, text: str) -> int:
