@@ -60,10 +60,11 @@ DEFAULT_CONCURRENT_ANSWERS = 8
 # one large collection, with an HNSW index. A smaller collection needs no index, because PostgreSQL
 # scans 10,000 leaves in a few milliseconds.
 DEFAULT_HOME_LEAVES = 10_000
-# By default, a search sends this many texts to the reranker, all in one request. A server that runs
-# Hugging Face's text-embeddings-inference accepts at most 32 texts in a request, unless it is
-# configured otherwise.
+# By default, a search sends this many passages to the reranker.
 DEFAULT_RERANK_TOP = 32
+# By default, a search in CONTEXT sends this many leaves to the reranker. A leaf is smaller than
+# most passages, so more of them are needed to fill the token budget.
+DEFAULT_RERANK_LEAVES = 50
 # The default length in tokens of a text that the reranker scores: a leaf of the default size (256
 # tokens) with some of the text around it. Together with heading and query, the text has less than
 # 512 tokens. Many rerankers read no more than 512 tokens, and some servers refuse longer texts.
@@ -389,6 +390,7 @@ class RetrieverSettings(CommonSettings):
     rerank_model: str = _variable("HRAG_RERANK_MODEL", "")
     rerank_api_key: str = _variable("HRAG_RERANK_API_KEY", "", repr=False)
     rerank_top: int = _variable("HRAG_RERANK_TOP", DEFAULT_RERANK_TOP, ge=1, le=MAX_LIMIT)
+    rerank_leaves: int = _variable("HRAG_RERANK_LEAVES", DEFAULT_RERANK_LEAVES, ge=1, le=MAX_LIMIT)
     rerank_text_tokens: int = _variable(
         "HRAG_RERANK_TEXT_TOKENS",
         DEFAULT_RERANK_TEXT_TOKENS,

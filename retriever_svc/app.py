@@ -199,7 +199,12 @@ def _rerank_setup(settings: RetrieverSettings) -> RerankSetup | None:
     reranker = open_reranker(settings)
     if reranker is None:
         return None
-    return RerankSetup(reranker, settings.rerank_top, settings.rerank_text_tokens)
+    return RerankSetup(
+        reranker,
+        top=settings.rerank_top,
+        leaves=settings.rerank_leaves,
+        text_tokens=settings.rerank_text_tokens,
+    )
 
 
 def _server_info(

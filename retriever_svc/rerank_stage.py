@@ -1,9 +1,16 @@
-"""The optional last stage of a search: a reranker orders the best passages.
+"""The optional reranking of a search: a reranker orders the best chunks.
 
-The reranker orders the best `RerankSetup.top` passages, whatever the limit of the query is. So the
-order of the passages does not depend on the query's limit. The snapshot is closed before the
-reranker is called, because a read transaction must not wait for a model. If the reranker fails, the
-passages are returned in the order of the search, and the result contains the reason.
+A reranked search runs in three steps:
+
+1. A search returns the best chunks whole, in the order of the search. Nothing is joined, shortened
+   or cut. The snapshot is then closed, because a read transaction must not wait for a model.
+2. The reranker scores the chunks.
+3. A further search with the same query puts these chunks first, in the order of their scores. Its
+   limit, its token budget and the rules of its mode apply to this order.
+
+The reranker orders as many chunks as `RerankSetup` says, whatever the limit of the query is. So the
+order of the passages does not depend on the query's limit. If the reranker fails, the passages are
+returned in the order of the search, and the result contains the reason.
 """
 
 from collections.abc import Sequence
@@ -11,10 +18,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from hrag.config import DEFAULT_RERANK_TEXT_TOKENS, DEFAULT_RERANK_TOP
-from hrag.engine import FindRequest, FindResult
+from hrag.config import (
+    DEFAULT_RERANK_LEAVES,
+    DEFAULT_RERANK_TEXT_TOKENS,
+    DEFAULT_RERANK_TOP,
+)
+from hrag.engine import FindRequest, FindResult, RankedChunk
 from hrag.models.rerank import Reranker
-from hrag.passages.budget_after_rerank import within_limits, without_repeats
 from hrag.passages.excerpt import cut_excerpt
 from hrag.text.citations import sections
 from hrag.text.plain_text import one_line
@@ -27,22 +37,12 @@ from hrag.values.errors import (
     RerankerUnavailable,
 )
 from hrag.values.search import Passage, SearchMode, SearchQuery
-from retriever_svc.query_options import passage_limit
 
 _log = structlog.get_logger()
 
-# The modes whose passages can be reranked, because each passage is a chunk. In other modes, and
-# with `merge_adjacent`, passages are joined from leaves or sentences in the order of the search.
-_MODES = frozenset(
-    {
-        SearchMode.SMALL_TO_BIG,
-        SearchMode.STANDARD,
-        SearchMode.AUTO_MERGE,
-        SearchMode.SUMMARY_FIRST,
-    }
-)
-# The reranker may use this share of the call's remaining time. The rest is for the reply, which
-# must arrive before the call's deadline even if the reranker does not answer.
+# The reranker may use this share of the call's remaining time. The rest is for the search after it
+# and for the reply, which must arrive before the call's deadline even if the reranker does not
+# answer.
 _SHARE_OF_TIME = 0.8
 # The reranker reads the title of the document and the titles of the sections of a passage. Together
 # they are cut to this many characters.
@@ -53,17 +53,18 @@ _MAX_HEADING_CHARS = 256
 class RerankSetup:
     """The reranker, and its limits.
 
-    The reranker orders the `top` best passages of a search. It reads at most `text_tokens` tokens
-    of each passage.
+    The reranker orders the `leaves` best leaves of a search in CONTEXT, and the `top` best passages
+    of a search in another mode. It reads at most `text_tokens` tokens of each.
     """
 
     reranker: Reranker
     top: int = DEFAULT_RERANK_TOP
+    leaves: int = DEFAULT_RERANK_LEAVES
     text_tokens: int = DEFAULT_RERANK_TEXT_TOKENS
 
 
 class RerankStage:
-    """Reranks the passages of searches. Safe to call from several threads."""
+    """Reranks the chunks that searches find. Safe to call from several threads."""
 
     def __init__(self, setup: RerankSetup | None) -> None:
         """Creates the stage. If `setup` is None, no search is reranked."""
@@ -77,16 +78,10 @@ class RerankStage:
         """
         if not query.rerank:
             return
-        if query.mode_or_default not in _MODES:
+        if query.mode_or_default is SearchMode.SENTENCE_WINDOW:
             raise InvalidArgument(
-                f"rerank is true, but the mode {query.mode_or_default.name} is not reranked; leave "
-                "rerank unset, or use another mode",
-                field="rerank",
-            )
-        if query.merge_adjacent:
-            raise InvalidArgument(
-                "rerank and merge_adjacent are both true, but joined passages cannot be reranked; "
-                "leave one of them unset",
+                "rerank is true, but the mode SENTENCE_WINDOW is not reranked, because it ranks "
+                "sentences by their vectors; leave rerank unset, or use another mode",
                 field="rerank",
             )
         if not query.text:
@@ -101,71 +96,53 @@ class RerankStage:
             )
 
     def applies_to(self, query: SearchQuery) -> bool:
-        """Returns True if the passages of this query have to be reranked.
+        """Returns True if the chunks that this query finds have to be reranked.
 
         The query must have passed `check`.
         """
-        is_requested = query.rerank is not False and query.mode_or_default in _MODES
-        is_possible = bool(query.text) and not query.merge_adjacent
-        return is_requested and is_possible and self._setup is not None
+        is_possible = bool(query.text) and query.mode_or_default is not SearchMode.SENTENCE_WINDOW
+        return is_possible and query.rerank is not False and self._setup is not None
 
-    def widened(self, request: FindRequest) -> FindRequest:
-        """Returns a changed copy of `request` that finds the passages to rerank.
+    def chunks_request(self, request: FindRequest) -> FindRequest:
+        """Returns the request that finds the chunks to rerank, for a search with `request`.
 
-        The limit of the copy is at least `RerankSetup.top` passages. The copy has no token budget.
+        A limit of passages per document applies to these chunks, except if the search joins chunks
+        to passages.
         """
         assert self._setup is not None
+        is_context = request.mode is SearchMode.CONTEXT
         return replace(
             request,
-            limit=max(request.limit, self._setup.top),
+            mode=SearchMode.STANDARD if is_context else request.mode,
+            limit=self._setup.leaves if is_context else self._setup.top,
+            max_per_document=0 if request.merge_adjacent else request.max_per_document,
             token_budget=0,
             cut_last=False,
-            # If two passages overlap, the repeated text is removed from the passage with the lower
-            # rank. The ranks are known only after reranking.
+            merge_adjacent=False,
             keep_overlap=True,
         )
 
-    def __call__(
-        self, query: SearchQuery, text: str, candidates: FindResult[Passage], deadline: Deadline
-    ) -> FindResult[Passage]:
-        """Returns the passages in the reranker's order, within the limits of the query.
+    def scores(
+        self, text: str, chunks: Sequence[RankedChunk], deadline: Deadline
+    ) -> dict[int, float]:
+        """Returns the keys of the chunks, best chunk first, with the reranker's scores.
 
-        `text` is the query's text for the reranker. `candidates` is the result of a search with the
-        request that `widened` returns. Raises RerankerUnavailable or RerankerRejected if the
-        reranker fails. Raises DeadlineExceeded if `deadline` has passed, and Cancelled if the
-        client has cancelled the call.
+        Chunks with equal scores keep their order. `text` is the query's text for the reranker.
+        Raises RerankerUnavailable or RerankerRejected if the reranker fails. Raises
+        DeadlineExceeded if `deadline` has passed, and Cancelled if the client has cancelled the
+        call.
         """
         assert self._setup is not None
+        texts = [_text_of(chunk.passage, self._setup.text_tokens) for chunk in chunks]
         try:
-            ordered = self._ordered(text, candidates.passages, deadline)
+            scores = self._rerank(text, texts, deadline) if texts else []
         except (RerankerUnavailable, RerankerRejected) as error:
             _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
             raise
-        if not query.keep_overlap:
-            ordered = without_repeats(ordered)
-        limits = passage_limit(query), query.token_budget
-        limited = within_limits(ordered, *limits, cut_last=query.cut_last)
-        is_exhausted = candidates.exhausted and list(limited) == ordered
-        return candidates.with_passages(limited, exhausted=is_exhausted)
+        scored = zip((chunk.key for chunk in chunks), scores, strict=True)
+        return dict(sorted(scored, key=lambda pair: pair[1], reverse=True))
 
-    def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """Returns the first `RerankSetup.top` passages in the reranker's order, then the others.
-
-        Raises RerankerUnavailable or RerankerRejected if the reranker fails.
-        """
-        assert self._setup is not None
-        if not passages:
-            return []
-        top = passages[: self._setup.top]
-        texts = [_text_of(passage, self._setup.text_tokens) for passage in top]
-        scores = self._scores(text, texts, deadline)
-        scored = [
-            replace(passage, rerank_score=score) for passage, score in zip(top, scores, strict=True)
-        ]
-        best_first = sorted(scored, key=lambda passage: passage.rerank_score or 0.0, reverse=True)
-        return [*best_first, *passages[self._setup.top :]]
-
-    def _scores(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+    def _rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         assert self._setup is not None
         reranker = self._setup.reranker
         try:
@@ -176,6 +153,16 @@ class RerankStage:
             raise RerankerUnavailable(
                 f"the reranker {reranker.name} did not answer within its share of the call's time"
             ) from None
+
+
+def reranked_request(
+    request: FindRequest, chunks: FindResult[RankedChunk], scores: dict[int, float]
+) -> FindRequest:
+    """Returns a copy of `request` that puts the reranked chunks first, best chunk first.
+
+    `chunks` are the chunks that `scores` rates.
+    """
+    return replace(request, rerank_scores=scores, least_considered=chunks.considered)
 
 
 def _text_of(passage: Passage, max_tokens: int) -> str:

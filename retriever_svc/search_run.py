@@ -11,8 +11,9 @@ these sources. If one source cannot be used, HYBRID searches only the other sour
 contains the reason.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
-leaves, the reranker failed, or the collection was created again while the query was embedded. No
-snapshot is open while a model works, because a read transaction must not wait for a model.
+leaves, a reranker has scored the best chunks, or the collection was created again while the query
+was embedded. No snapshot is open while a model works, because a read transaction must not wait for
+a model.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +22,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hrag.engine import (
-    VALUES,
     Encoded,
     FindRequest,
     FindResult,
     PassageForm,
+    RankedChunks,
     Reader,
     ResultForm,
     Snapshot,
@@ -70,7 +71,7 @@ from retriever_svc.query_options import (
     returned_level,
     window_sentences,
 )
-from retriever_svc.rerank_stage import RerankStage
+from retriever_svc.rerank_stage import RerankStage, reranked_request
 from retriever_svc.search_timings import stage_seconds, timings
 from retriever_svc.sentence_window import SentenceComparison, choose_windows
 from retriever_svc.work_limit import EmbeddingWork
@@ -220,28 +221,32 @@ class SearchRun:
         return engine_result
 
     def _find_reranked(self, form: PassageForm[P]) -> FindResult[P]:
-        """Returns passages in the reranker's order, or in the search's order if reranking fails."""
+        """Returns passages in the reranker's order, or in the search's order if reranking fails.
+
+        Both snapshots are of the same collection, even if the query names an alias and the alias is
+        set to another collection meanwhile.
+        """
         rerank, clock = self._parts.rerank, self._parts.clock
         self._is_reranked, self._rerank_failure = False, ""
         with self._open(self.query.collection) as snapshot:
-            request = self._request(snapshot)
+            collection, request = snapshot.name, self._request(snapshot)
             try:
-                candidates = self._search(snapshot, rerank.widened(request), VALUES)
+                chunks = self._search(snapshot, rerank.chunks_request(request), RankedChunks())
             except ReplyTooLarge as error:
                 self._rerank_failure = error.message
                 return self._search(snapshot, request, form)
-        began = clock()
+        began, scores = clock(), {}
         try:
-            reranked = rerank(self.query, self.text, candidates, self._deadline)
+            scores = rerank.scores(self.text, chunks.passages, self._deadline)
         except (RerankerUnavailable, RerankerRejected) as error:
             self._rerank_failure = error.message
         self._stages.append(("rerank", began, clock()))
-        if not self._rerank_failure:
-            self._is_reranked = bool(candidates.passages)
-            passages = tuple(map(form.from_value, reranked.passages))
-            return reranked.with_passages(passages, exhausted=reranked.exhausted)
-        with self._open(self.query.collection) as snapshot:
-            return self._search(snapshot, self._request(snapshot), form)
+        self._is_reranked = bool(scores)
+        with self._open(collection) as snapshot:
+            request = self._request(snapshot)
+            if scores:
+                request = reranked_request(request, chunks, scores)
+            return self._search(snapshot, request, form)
 
     def _find_windows(self, form: PassageForm[P]) -> FindResult[P]:
         """Returns as many windows of sentences as the query's limit allows, or all if fewer exist.

@@ -8,11 +8,13 @@ a figure is worse than the stored one, and with 2 if there is nothing to measure
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.figures import RESULTS, BadResults, Figure, Results
 from benchmarks.machine import commit, machine, versions
+from benchmarks.quality.oracle import Oracle, oracle_serving
 from benchmarks.quality.run import (
     SYSTEMS,
     CallsFailed,
@@ -73,6 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="systems to measure, separated by commas, as in `hrag eval`",
     )
     parser.add_argument("--embedder", default="builtin", help="HRAG_EMBEDDER of the services")
+    parser.add_argument(
+        "--oracle",
+        type=float,
+        metavar="NOISE",
+        help="use a simulated reranker that knows the gold and guesses for this share of the texts",
+    )
     parser.add_argument("--results", type=Path, default=QUALITY, help="folder of the results")
     parser.add_argument("--store", action="store_true", help="make the latest run the stored one")
     options = parser.parse_args(arguments)
@@ -93,11 +101,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     sets = read_sets(options.data, options.sets)
-    with serving(default_settings(options.embedder)) as client:
+    settings = default_settings(options.embedder)
+    has_oracle = options.oracle is not None
+    with ExitStack() as stack:
+        if has_oracle:
+            url = stack.enter_context(oracle_serving(Oracle(sets, options.oracle)))
+            # The benchmark measures what the order is worth, so the reranker may take its time.
+            settings |= {"HRAG_RERANK_BASE_URL": url, "HRAG_RERANK_TIMEOUT_S": "60"}
+        client = stack.enter_context(serving(settings))
         latest = run(client, sets, options.compare, "make bench-quality DATA=folder")
-    # The stored run has figures of all sets and systems.
+    # The stored run has figures of all sets and systems, without a reranker.
     partial = bool(options.sets) or options.compare != SYSTEMS
-    return _folder(options).judge(latest, f"python -m {__package__} --store", partial=partial)
+    store_command = f"python -m {__package__} --store"
+    return _folder(options).judge(latest, store_command, partial=partial, compares=not has_oracle)
 
 
 def _folder(options: argparse.Namespace) -> RunFolder:

@@ -212,8 +212,8 @@ def _search_query(
         bool | None,
         typer.Option(
             "--rerank/--no-rerank",
-            help="Let the retriever's reranker order the best passages. Default: rerank if the "
-            "retriever has a reranker.",
+            help="Let the retriever's reranker order the best passages, in context the best "
+            "leaves. Default: rerank if the retriever has a reranker; sentence_window never does.",
             show_default=False,
         ),
     ] = None,

@@ -187,9 +187,10 @@ class AsyncClient(AsyncCatalog):
         * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means 3.
         * `summary_scope` (SUMMARY_FIRST): whether the query is first compared with the summaries
           of documents or directly with the summaries of sections.
-        * `rerank`: if True, the server's reranker orders the best passages; the search fails if
-          the server has no reranker. If False, no reranker is used. If None, a reranker is used
-          if the server has one and the mode supports it.
+        * `rerank`: if True, the server's reranker orders the best chunks (in CONTEXT, leaves)
+          before they become passages; the search fails if the server has no reranker, without a
+          text, and in SENTENCE_WINDOW. If False, no reranker is used. If None, a reranker is
+          used if these conditions allow it.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.

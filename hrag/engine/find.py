@@ -70,6 +70,13 @@ class FindRequest:
     Engines do not implement the mode SENTENCE_WINDOW. For this mode the service requests STANDARD,
     with the form SurroundedLeaves.
 
+    `rerank_scores` has the scores of a reranker for the chunks of an earlier search with the form
+    RankedChunks: the keys of the chunks, best chunk first, with their scores. These chunks come
+    before all other chunks. The limit, the token budget and the rules of the mode apply to this
+    order. A key is ignored if its chunk is not found any more. `least_considered` is the
+    `FindResult.considered` of the earlier search. The search examines as many leaves, if there are
+    as many, so that it finds the same chunks.
+
     `reply` is the size limit of the response. If the passages do not fit this limit, the search
     raises ReplyTooLarge before it creates the passages.
     """
@@ -96,11 +103,13 @@ class FindRequest:
     filter: Filter | None = None
     top_sections: int = DEFAULT_TOP_SECTIONS
     summary_scope: SummaryScope = SummaryScope.SECTIONS
+    rerank_scores: Mapping[int, float] = field(default_factory=dict)
+    least_considered: int = 0
     reply: ReplyLimit = UNLIMITED
 
 
 class ResultForm(Generic[P]):
-    """The form in which a search returns passages: Values, Encoded or SurroundedLeaves.
+    """The form in which a search returns passages: Values, Encoded, SurroundedLeaves, RankedChunks.
 
     `P` is the type of a passage in this form.
     """
@@ -172,6 +181,26 @@ class SurroundedLeaves(ResultForm[SurroundedLeaf]):
     """
 
     chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChunk:
+    """A passage that is a single chunk, and the key of the chunk.
+
+    `key` identifies the chunk in a further search with the same mode and candidates
+    (`FindRequest.rerank_scores`). Another version of the chunk's document has other keys.
+    """
+
+    key: int
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChunks(ResultForm[RankedChunk]):
+    """Each passage is returned as a RankedChunk.
+
+    The request must allow overlap (`keep_overlap`), and must neither join nor cut passages.
+    """
 
 
 VALUES = Values()

@@ -34,6 +34,9 @@ class MatchedLeaves(Protocol):
     def score(self, group: int) -> float:
         """Returns the score of the group with the index `group`."""
 
+    def rerank_score(self, group: int) -> float | None:
+        """Returns the reranker's score of a group, or None if the reranker has not scored it."""
+
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
         """Returns the matched leaves of several groups of one document, best leaf first."""
 
@@ -139,4 +142,5 @@ def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -
         leaves[0].dense,
         tuple(TermSpan(*span) for span in place.term_spans),
         document.cited_sentence(*place.sentence),
+        matches.rerank_score(draft.groups[0]),
     )

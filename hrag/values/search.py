@@ -157,8 +157,9 @@ class Passage:
     lexical search; it is None if the search was only by vectors. `dense_score` is the score of this
     leaf in the vector search; it is None if the search was only by words. `term_spans` are the
     places where terms of the query occur; these spans are in order and do not overlap.
-    `rerank_score` is the reranker's score, which has another scale than `score`; it is None if the
-    reranker returned no score for the passage.
+    `rerank_score` is the reranker's score, which has another scale than `score`. If chunks were
+    joined, it is the score of the chunk that the reranker ranked first. It is None if the reranker
+    returned no score for the passage.
     """
 
     chunk: Chunk

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.find import FindRequest, FindResult, Fusion
+from hrag.engine.find import FindRequest, FindResult, Fusion, RankedChunks
 from hrag.filters import Match, NoneOf
 from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import (
@@ -117,6 +117,32 @@ def test_both_engines_find_the_same(twins, mode, retrieval):
         result, expected = (read_passages(snapshot, request) for snapshot in twins)
         assert _without_scores(result) == _without_scores(expected), request
         _assert_scores(result, expected)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in SearchMode if mode.name != "SENTENCE_WINDOW"])
+def test_both_engines_put_the_same_reranked_chunks_first(twins, mode):
+    draw = random.Random(f"reranked {mode}")
+    for _ in range(REQUESTS):
+        request = drawn(draw, mode, draw.choice(list(Retrieval)))
+        is_context = mode is SearchMode.CONTEXT
+        options = {
+            "mode": SearchMode.STANDARD if is_context else mode,
+            "limit": draw.choice([1, 8]),
+            "token_budget": 0,
+            "cut_last": False,
+            "merge_adjacent": False,
+            "keep_overlap": True,
+        }
+        found = [snapshot.find(replace(request, **options), RankedChunks()) for snapshot in twins]
+        scores = [draw.random() for _ in found[0].passages]
+        results = []
+        for snapshot, chunks in zip(twins, found, strict=True):
+            keys = [chunk.key for chunk in chunks.passages]
+            ordered = sorted(zip(keys, scores, strict=True), key=lambda pair: -pair[1])
+            options = {"rerank_scores": dict(ordered), "least_considered": chunks.considered}
+            results.append(read_passages(snapshot, replace(request, **options)))
+        assert _without_scores(results[0]) == _without_scores(results[1]), request
+        _assert_scores(*results)
 
 
 def _without_scores(result: FindResult[Passage]) -> tuple[object, ...]:

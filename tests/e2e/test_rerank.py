@@ -7,7 +7,7 @@ import pytest
 
 from hrag.cli.processes import free_addresses
 from hrag.errors import InvalidArgument, RerankerNotConfigured
-from hrag.types import Document, SearchMode, SearchResult
+from hrag.types import Document, SearchMode, SearchQuery, SearchResult
 from hrag.v1 import retriever_pb2
 from hrag.wire.status_codes import error_from
 from tests.support.servers.metrics_page import Scrape
@@ -84,6 +84,45 @@ def test_the_reranker_orders_the_passages(reranked: Running, endpoint: RerankSer
     assert set(endpoint.requests[-1]["documents"]) == {
         f"{name.title()}\n{text}" for name, text in TEXTS.items()
     }
+
+
+def test_context_is_filled_in_the_order_of_the_reranker(
+    reranked: Running, endpoint: RerankServer
+) -> None:
+    """A passage of CONTEXT is a leaf here, and each leaf has fewer than ten tokens."""
+    for options in {}, {"limit": 2}, {"token_budget": 9, "candidates": 1}, {"rerank": True}:
+        result = reranked.client.search("t", QUERY, mode=SearchMode.CONTEXT, **options)
+        assert ids_of(result) == BEST_FIRST[: len(result.passages)]
+        assert result.passages
+        assert (result.reranked, result.rerank_failure) == (True, "")
+        assert [passage.rerank_score for passage in result.passages] == [4, 3, 1, 0][
+            : len(result.passages)
+        ]
+    calls = endpoint.calls
+    plain = reranked.client.search("t", QUERY, mode=SearchMode.CONTEXT, rerank=False)
+    assert (plain.reranked, endpoint.calls) == (False, calls)
+    endpoint.inject(refuse(503, retry_after="0.001"), times=2)
+    failed = reranked.client.search("t", QUERY, mode=SearchMode.CONTEXT)
+    endpoint.forget_faults()
+    assert (failed.passages, failed.reranked) == (plain.passages, False)
+    assert "answered 503" in failed.rerank_failure
+
+
+def test_the_searches_of_a_batch_are_reranked(reranked: Running) -> None:
+    modes = [mode for mode in SearchMode if mode is not SearchMode.SUMMARY_FIRST]
+    queries = [SearchQuery("t", QUERY, mode=mode) for mode in modes]
+    queries.append(SearchQuery("t", QUERY, merge_adjacent=True, rerank=True))
+    queries.append(SearchQuery("t", QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=True))
+    *results, joined, refused = reranked.client.batch_search(queries)
+    for mode, result in zip(modes, results, strict=True):
+        assert isinstance(result, SearchResult)
+        is_reranked = mode is not SearchMode.SENTENCE_WINDOW
+        assert result.reranked == is_reranked
+        if is_reranked:
+            assert ids_of(result) == BEST_FIRST
+    assert isinstance(joined, SearchResult)
+    assert ids_of(joined) == BEST_FIRST
+    assert isinstance(refused, InvalidArgument)
 
 
 def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:

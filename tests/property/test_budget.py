@@ -38,6 +38,9 @@ class Ranking:
     def score(self, group: int) -> float:
         return -float(group)
 
+    def rerank_score(self, group: int) -> float | None:
+        return None
+
     def drafts(self) -> list[PassageDraft]:
         return [
             PassageDraft.of(self.texts[name], (self.level, index), group)

@@ -72,6 +72,10 @@ class AncestorGroups:
     `groups.children` are the row numbers, in `table`, of the grouped leaves. `lexical` and `dense`
     are the scores of these leaves in the lexical and in the vector search:
     `float32[len(groups.children)]`. If one of the two searches was not made, its scores are None.
+
+    `rerank_scores` has the reranker's scores of the first groups, whose order is the reranker's.
+    All other groups are in the order of their scores, as far as the same round of the search has
+    found them.
     """
 
     table: LeafTable
@@ -80,6 +84,7 @@ class AncestorGroups:
     merged: Mapping[int, MergedChunk] = field(default_factory=dict)
     lexical: Scores | None = None
     dense: Scores | None = None
+    rerank_scores: Sequence[float] = ()
 
     def __len__(self) -> int:
         return len(self.groups.keys)
@@ -94,22 +99,38 @@ class AncestorGroups:
 
         A group is a chunk with its matched leaves.
         """
-        return self._with_mask(self.groups.scores >= score)
+        mask = self.groups.scores >= score
+        return self if mask.all() else self._picked(np.flatnonzero(mask))
 
-    def _with_mask(self, mask: NDArray[np.bool_]) -> "AncestorGroups":
-        """Returns only the groups for which `mask` is True.
+    def reranked(self, scores: Mapping[int, float]) -> "AncestorGroups":
+        """Returns the groups that a reranker has scored, in its order, before the other groups.
 
-        A group is a chunk with its matched leaves. `mask` has one element for each group.
+        A group is a chunk with its matched leaves. `scores` has the keys of the scored groups, best
+        group first, with their scores. Keys that no group has are ignored.
         """
-        if mask.all():
+        if not scores:
             return self
+        index_of = {key: index for index, key in enumerate(self.keys)}
+        found = [key for key in scores if key in index_of]
+        first = np.array([index_of[key] for key in found], np.intp)
+        others = np.delete(np.arange(len(self)), first)
+        groups = self._picked(np.concatenate([first, others]))
+        return replace(groups, rerank_scores=[scores[key] for key in found])
+
+    def _picked(self, indexes: NDArray[np.intp]) -> "AncestorGroups":
+        """Returns the groups with these indexes, in this order.
+
+        A group is a chunk with its matched leaves.
+        """
         starts = self.groups.starts.astype(np.int64)
-        sizes = starts[1:] - starts[:-1]
-        children = np.repeat(mask, sizes)
+        sizes = (starts[1:] - starts[:-1])[indexes]
+        picked_starts = np.concatenate(([0], np.cumsum(sizes)))
+        offsets = np.repeat(starts[:-1][indexes] - picked_starts[:-1], sizes)
+        children = offsets + np.arange(len(offsets))
         groups = hrag_fast.Groups(
-            self.groups.keys[mask],
-            self.groups.scores[mask],
-            np.concatenate(([0], np.cumsum(sizes[mask]))).astype(np.uint32),
+            self.groups.keys[indexes],
+            self.groups.scores[indexes],
+            picked_starts.astype(np.uint32),
             self.groups.children[children],
             self.groups.child_scores[children],
         )
@@ -176,6 +197,13 @@ class AncestorGroups:
         """
         return float(self.groups.scores[group])
 
+    def rerank_score(self, group: int) -> float | None:
+        """Returns the reranker's score of a group, or None if the reranker has not scored it.
+
+        A group is a chunk with its matched leaves. `group` is the index of the group.
+        """
+        return self.rerank_scores[group] if group < len(self.rerank_scores) else None
+
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
         """Returns the matched leaves of some groups of one document, best leaf first.
 
@@ -216,15 +244,18 @@ class AncestorGroups:
     def _best_first(self, groups: Sequence[int]) -> NDArray[np.integer[Any]] | slice:
         """Returns the indexes, in `self.groups.children`, of the leaves of some groups.
 
-        The best leaf is the first. A group is a chunk with its matched leaves. `groups` are the
-        indexes of the groups.
+        The best leaf is the first. A leaf is better if a reranker has put its group first, or else
+        if its score is higher. A group is a chunk with its matched leaves. `groups` are the indexes
+        of the groups, best group first.
         """
         starts, scores = self.groups.starts, self.groups.child_scores
         # `hrag_fast.climb` has already sorted the leaves of each group, best leaf first.
         if len(groups) == 1:
             return slice(*starts[groups[0] : groups[0] + 2].tolist())
-        indexes = np.concatenate([np.arange(*starts[group : group + 2]) for group in groups])
-        return indexes[np.argsort(-scores[indexes], kind="stable")]
+        ranges = [np.arange(*starts[group : group + 2]) for group in groups]
+        ranks = [min(group, len(self.rerank_scores)) for group in groups]
+        indexes = np.concatenate(ranges)
+        return indexes[np.lexsort((-scores[indexes], np.repeat(ranks, list(map(len, ranges)))))]
 
 
 def _concatenated(scores: Scores | None, more_scores: Scores | None) -> Scores | None:

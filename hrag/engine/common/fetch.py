@@ -13,7 +13,15 @@ from typing import Any, Protocol
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.labels import split_label
 from hrag.engine.common.rounds import RoundOutcome, choose_drafts
-from hrag.engine.find import Encoded, FindRequest, PassageFields, ResultForm, SurroundedLeaves
+from hrag.engine.find import (
+    Encoded,
+    FindRequest,
+    PassageFields,
+    RankedChunk,
+    RankedChunks,
+    ResultForm,
+    SurroundedLeaves,
+)
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
@@ -81,17 +89,23 @@ class Fetch:
     deadline: Deadline
 
     def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
-        """Returns one passage, or one leaf with the text around it, for each of the best groups.
+        """Returns one passage, chunk, or leaf with the text around it, for each of the best groups.
 
-        `self.form` decides whether passages or leaves are returned, and how passages are encoded.
+        `self.form` decides which of them are returned, and how passages are encoded.
         A group is a chunk with the matched leaves that it represents. The RoundOutcome says whether
         groups were left out. Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
         """
         match self.form:
+            case Encoded(encode=encode) if self.request.rerank_scores:
+                # `PassageEncoder` does not encode the scores of a reranker.
+                passages, outcome = self._read_passages(groups)
+                return tuple(map(encode, passages)), outcome
             case Encoded(fields=fields):
                 return self._encode_passages(fields, groups)
             case SurroundedLeaves(chars=chars):
                 return self._read_leaves(chars, groups)
+            case RankedChunks():
+                return self._read_ranked_chunks(groups)
             case _:
                 return self._read_passages(groups)
 
@@ -101,6 +115,24 @@ class Fetch:
         A group is a chunk with the matched leaves that it represents.
         """
         drafts, outcome = self._choose_drafts(groups)
+        return self._passages(drafts, groups), outcome
+
+    def _read_ranked_chunks(
+        self, groups: AncestorGroups
+    ) -> tuple[tuple[RankedChunk, ...], RoundOutcome]:
+        """Returns the best groups as passages with their keys, best first.
+
+        A group is a chunk with the matched leaves that it represents.
+        """
+        drafts, outcome = self._choose_drafts(groups)
+        keys = groups.keys
+        keys_of_drafts = (keys[draft.groups[0]] for draft in drafts)
+        return tuple(map(RankedChunk, keys_of_drafts, self._passages(drafts, groups))), outcome
+
+    def _passages(
+        self, drafts: Iterable[PassageDraft], groups: AncestorGroups
+    ) -> tuple[Passage, ...]:
+        """Converts drafts of passages into passages, in the same order."""
         reply = self.request.reply
         passages = []
         for draft in drafts:
@@ -115,7 +147,7 @@ class Fetch:
             reply.check(min_bytes, SEARCH_ADVICE)
             reply = reply.after(min_bytes)
             passages.append(passage_of(draft, groups, place))
-        return tuple(passages), outcome
+        return tuple(passages)
 
     def _encode_passages(
         self, fields: PassageFields, groups: AncestorGroups

@@ -104,13 +104,14 @@ class RoundOutcome:
 class Round:
     """The state of a search after one of its rounds.
 
-    A round ranks candidate leaves and groups them by the chunk that represents them. `groups` is
-    the count of groups of all candidates so far. `reaching` is the count of groups whose score is
-    at least `request.min_score`. `complete` is True if the sources (the lexical and the vector
-    search) have no further leaf.
+    A round ranks candidate leaves and groups them by the chunk that represents them. `considered`
+    is the count of candidate leaves so far. `groups` is the count of groups of all these leaves.
+    `reaching` is the count of groups whose score is at least `request.min_score`. `complete` is
+    True if the sources (the lexical and the vector search) have no further leaf.
     """
 
     request: FindRequest
+    considered: int
     groups: int
     reaching: int
     complete: bool
@@ -119,12 +120,14 @@ class Round:
     def has_enough_groups(self) -> bool:
         """True if this round of the search shall read the passages of its groups.
 
-        A group is a chunk with its matched leaves. In the mode CONTEXT, always True. In the other
-        modes, True if there are at least `request.limit` groups, or if no further leaf can be
-        found. If False, this round reads no passages, and the next round ranks more leaves.
+        A group is a chunk with its matched leaves. True if there are at least `request.limit`
+        groups and `request.least_considered` leaves, or if no further leaf can be found. In the
+        mode CONTEXT, the count of groups does not matter. If False, this round reads no passages,
+        and the next round ranks more leaves.
         """
-        is_enough = self.complete or self.groups >= self.request.limit
-        return is_enough or self.request.mode is SearchMode.CONTEXT
+        is_context = self.request.mode is SearchMode.CONTEXT
+        has_groups = is_context or self.groups >= self.request.limit
+        return self.complete or (has_groups and self.considered >= self.request.least_considered)
 
     def is_final(self, outcome: RoundOutcome) -> bool:
         """Returns True if a further round, with more candidate leaves, would add no passage.

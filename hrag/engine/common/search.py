@@ -66,10 +66,10 @@ def search(
             considered = np.union1d(considered, scored.labels)
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         stages += [("search", start_s, searched_s), ("climb", searched_s, time.perf_counter())]
-        round_ = Round(request, len(groups), len(reaching), scored.complete)
+        round_ = Round(request, len(considered), len(groups), len(reaching), scored.complete)
         if round_.has_enough_groups:
             start_s = time.perf_counter()
-            passages, outcome = read(reaching)
+            passages, outcome = read(reaching.reranked(request.rerank_scores))
             stages.append(("fetch", start_s, time.perf_counter()))
             if round_.is_final(outcome):
                 return FindResult(

@@ -96,6 +96,7 @@ export default {
   "option.mergeAdjacent": "合并相邻段落",
   "option.keepOverlap": "保留重叠",
   "option.cutLast": "截断末段",
+  "option.rerank": "重排",
   "mode.SMALL_TO_BIG": "匹配叶块所在的较大文本块。",
   "mode.CONTEXT": "最佳叶块，相邻者相连，直到用完词元预算。",
   "mode.AUTO_MERGE": "叶块；若足够多的子块匹配，则返回较大的文本块。",

@@ -109,6 +109,7 @@ export default {
   "option.mergeAdjacent": "Merge adjacent",
   "option.keepOverlap": "Keep overlap",
   "option.cutLast": "Cut the last passage",
+  "option.rerank": "Rerank",
   "mode.SMALL_TO_BIG": "The larger chunks around the leaves that match.",
   "mode.CONTEXT": "The best leaves, joined where they touch, until the token budget is full.",
   "mode.AUTO_MERGE": "The leaves, or a larger chunk if enough of its children match.",

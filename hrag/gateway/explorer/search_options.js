@@ -16,7 +16,8 @@ export const MODES = [
 /**
  * The options that are always visible. If an option is an enum of the protocol, `enum` is the
  * prefix of the names of its values, and `values` are the names without this prefix. The first
- * value is the default; a default is not sent, except for the mode. `modes` and `retrievals` list
+ * value is the default; a default is not sent, except for the mode. An option with `values` but
+ * without `enum` is a boolean whose default depends on the server. `modes` and `retrievals` list
  * the modes and the retrievals that the option applies to; an option without these lists always
  * applies.
  */
@@ -54,6 +55,7 @@ export const MORE_OPTIONS = [
   { name: "mergeAdjacent", flag: true, modes: UNJOINED_MODES },
   { name: "keepOverlap", flag: true, modes: UNJOINED_MODES },
   { name: "cutLast", flag: true },
+  { name: "rerank", values: ["", "true", "false"], modes: [...UNJOINED_MODES, "CONTEXT"] },
 ];
 
 /** Returns true if an option applies to a mode and a retrieval. */
@@ -73,6 +75,7 @@ export function requestOptions(options) {
     if (!applies(option, options.mode, options.retrieval)) continue;
     if (option.enum && value === option.values[0] && option.name !== "mode") continue;
     if (option.enum) request[option.name] = option.enum + value;
+    else if (option.values) request[option.name] = value === "true";
     else request[option.name] = option.flag ? true : Number(value);
   }
   return request;

@@ -111,7 +111,7 @@ export class SettingForm {
 }
 
 function newControl(option) {
-  if (option.enum) {
+  if (option.values) {
     return h("select", { name: option.name, class: "mono" }, option.values.map(newChoice));
   }
   if (option.flag) return h("input", { type: "checkbox", name: option.name });

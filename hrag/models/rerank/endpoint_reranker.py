@@ -31,7 +31,8 @@ _ERRORS = ErrorMapping(
         401: "check HRAG_RERANK_API_KEY",
         403: "the key in HRAG_RERANK_API_KEY may not use this model",
         404: "check HRAG_RERANK_BASE_URL, to which /rerank is appended, and HRAG_RERANK_MODEL",
-        413: "the endpoint accepts fewer texts than HRAG_RERANK_TOP, or only shorter texts",
+        413: "the endpoint accepts fewer texts than HRAG_RERANK_TOP or HRAG_RERANK_LEAVES, or only "
+        "shorter texts",
         422: _CHECK_REQUEST,
         424: "the model of the endpoint is not a reranker",
     },
@@ -46,8 +47,8 @@ class EndpointReranker:
     ) -> None:
         """Creates the client; sends no request.
 
-        `timeout_s` limits the whole call, including the retry. `model` may be empty if the
-        endpoint has only one model.
+        `timeout_s` limits the whole call, with all requests and retries. `model` may be empty if
+        the endpoint has only one model.
         """
         self.name = f"{form.name}/{model}" if model else form.name
         self._form = form
@@ -57,9 +58,23 @@ class EndpointReranker:
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         """Returns one score for each text. Implements `Reranker.rerank`."""
+        limited = deadline.within(self._timeout_s)
+        scores: list[float] = []
+        while len(scores) < len(texts):
+            part = texts[len(scores) : len(scores) + self._form.max_texts]
+            scores += self._scores(query, part, deadline, limited)
+        return scores
+
+    def _scores(
+        self, query: str, texts: Sequence[str], deadline: Deadline, limited: Deadline
+    ) -> list[float]:
+        """Returns one score for each text, with a single request.
+
+        `limited` is the caller's `deadline`, limited to the time that the whole call may take.
+        """
         request = partial(self._send, self._form.request(self._model, query, texts))
         try:
-            content = self._endpoint.send(request, deadline.within(self._timeout_s))
+            content = self._endpoint.send(request, limited)
         except DeadlineExceeded:
             # If the caller's deadline has passed, this raises DeadlineExceeded. Otherwise only the
             # reranker's time limit has passed.

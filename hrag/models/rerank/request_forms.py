@@ -18,6 +18,7 @@ from typing import Any
 
 from hrag.observe import metrics
 from hrag.values.errors import RerankerRejected
+from hrag.values.limits import MAX_LIMIT
 
 Request = dict[str, Any]
 """The fields of a request."""
@@ -32,12 +33,14 @@ class RerankForm:
     - `results` is the name of the reply's field that contains the list of entries. If `results` is
       empty, the reply itself is the list.
     - `score` is the name of the field that contains the score of an entry.
+    - `max_texts` is the largest number of texts that a request may have.
     """
 
     name: str
     request: Callable[[str, str, Sequence[str]], Request]
     results: str
     score: str
+    max_texts: int
 
     def scores(self, content: bytes, count: int, source: str) -> list[float]:
         """Returns the scores in a reply for `count` texts, in the order of the texts.
@@ -92,9 +95,12 @@ def _tei_request(model: str, query: str, texts: Sequence[str]) -> Request:  # no
     return {"query": query, "texts": list(texts), "raw_scores": False, "truncate": True}
 
 
+# text-embeddings-inference accepts at most 32 texts in a request, unless it is configured otherwise
+# (`--max-client-batch-size`). Servers with Cohere's form accept at least as many texts as a search
+# may send.
 FORMS = {
-    "cohere": RerankForm("cohere", _cohere_request, "results", "relevance_score"),
-    "tei": RerankForm("tei", _tei_request, "", "score"),
+    "cohere": RerankForm("cohere", _cohere_request, "results", "relevance_score", MAX_LIMIT),
+    "tei": RerankForm("tei", _tei_request, "", "score", 32),
 }
 
 

@@ -30,6 +30,8 @@ from hrag.engine import (
     FindResult,
     IngestDecision,
     PassageForm,
+    RankedChunk,
+    RankedChunks,
     SurroundedLeaves,
 )
 from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome, choose_drafts
@@ -625,6 +627,11 @@ class _Group:
         record = self.version.text.tree.record(*self.position)
         return -self.score, -self.leaves[0].score, self.version.number, record
 
+    @property
+    def key(self) -> int:
+        level, index = self.position
+        return (self.version.number << 8 | level) << 20 | index
+
     def has(self, leaf: _Leaf, request: FindRequest) -> bool:
         """Returns True if the leaf is one of the chunk's leaves.
 
@@ -655,6 +662,7 @@ class MemorySnapshot:
         eligible, sections = self._eligible(request)
         ranking = self._ranking(request, "leaves")
         count, considered, groups = request.candidates, set(), []
+        order = {key: rank for rank, key in enumerate(request.rerank_scores)}
         while True:
             self._deadline.check("searching")
             scored, complete = ranking.best(eligible, count)
@@ -665,7 +673,8 @@ class MemorySnapshot:
             considered.update(scored_leaf.leaf for scored_leaf in scored)
             least = -math.inf if request.min_score is None else request.min_score
             best = [group for group in groups if group.score >= least]
-            current = Round(request, len(groups), len(best), complete)
+            best.sort(key=lambda group: order.get(group.key, len(order)))
+            current = Round(request, len(considered), len(groups), len(best), complete)
             passages, selection = self._read(request, form, best, ranking.locator)
             if current.has_enough_groups and current.is_final(selection):
                 break
@@ -746,26 +755,36 @@ class MemorySnapshot:
             scored = zip(chunks[: request.limit], scores, strict=False)
             surrounded = [surrounded_leaf(*chunk, score, form.chars) for chunk, score in scored]
             return tuple(surrounded), RoundOutcome.of_groups(len(groups), request.limit)
-        assert isinstance(form, PassageForm)
+        rerank_scores = [request.rerank_scores.get(group.key) for group in groups]
+        reranked = sum(score is not None for score in rerank_scores)
 
         def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
-            scored_leaves = chain.from_iterable(groups[number].leaves for number in numbers)
-            return [
-                scored_leaf.match
-                for scored_leaf in sorted(scored_leaves, key=lambda scored_leaf: -scored_leaf.score)
+            ranked = [
+                (min(number, reranked), -leaf.score, leaf)
+                for number in numbers
+                for leaf in groups[number].leaves
             ]
+            return [leaf.match for *_, leaf in sorted(ranked, key=lambda entry: entry[:2])]
 
         def passage(draft: PassageDraft) -> types.Passage:
             arguments = (draft.document, self._level, leaves(draft.groups), draft.record)
             spans = request.retrieval is not Retrieval.DENSE
             return passage_of(draft, matches, locator.cited_place(*arguments, spans=spans))
 
-        matches = SimpleNamespace(level=self._level, score=scores.__getitem__, leaves=leaves)
+        matches = SimpleNamespace(
+            level=self._level,
+            score=scores.__getitem__,
+            rerank_score=rerank_scores.__getitem__,
+            leaves=leaves,
+        )
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
         result = choose_drafts(request, drafts, matches)
         selection = RoundOutcome.of_drafts(result, len(groups), request)
-        passages = tuple(form.from_value(passage(draft)) for draft in result.drafts)
-        return passages, selection
+        if isinstance(form, RankedChunks):
+            keyed = [(groups[draft.groups[0]].key, passage(draft)) for draft in result.drafts]
+            return tuple(RankedChunk(*pair) for pair in keyed), selection
+        assert isinstance(form, PassageForm)
+        return tuple(form.from_value(passage(draft)) for draft in result.drafts), selection
 
     def chunk(self, chunk_id, reply=UNLIMITED):
         return self._document(chunk_id).node((chunk_id.level, chunk_id.index), reply=reply)

@@ -1,13 +1,21 @@
 """A fake snapshot that returns a fixed ranking, for tests of the retriever's pipeline."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from hrag import errors
-from hrag.engine import Encoded, FindRequest, FindResult, PassageForm, SurroundedLeaves
+from hrag.engine import (
+    Encoded,
+    FindRequest,
+    FindResult,
+    PassageForm,
+    RankedChunk,
+    RankedChunks,
+    SurroundedLeaves,
+)
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
@@ -44,7 +52,7 @@ class PlainSnapshot:
     requests: list[FindRequest] = field(default_factory=list)
 
     def find(self, request: FindRequest, form: Any) -> FindResult[Any]:
-        """Returns the best passages.
+        """Returns the best passages. The key of a chunk is the index of its name in `ranking`.
 
         If there is a filter, the first leaf of the ranking and every second leaf after it pass. In
         the mode SUMMARY_FIRST, each passage is also a section.
@@ -56,9 +64,11 @@ class PlainSnapshot:
         if request.mode is SearchMode.SUMMARY_FIRST:
             sections = tuple(dict.fromkeys(ranking))[: request.top_sections]
             ranking = [name for name in ranking if name in sections]
-        names = tuple(dict.fromkeys(ranking))
+        reranked = [self.ranking[key] for key in request.rerank_scores]
+        names = tuple(dict.fromkeys([*reranked, *ranking]))
+        scores = dict(zip(reranked, request.rerank_scores.values(), strict=True))
         return FindResult(
-            passages=self._read(names[: request.limit], form),
+            passages=self._read(names[: request.limit], form, scores),
             considered=len(ranking),
             eligible_leaves=len(ranking),
             exact=True,
@@ -78,9 +88,19 @@ class PlainSnapshot:
         """
         raise AssertionError("only a search in SENTENCE_WINDOW reads leaves with text around them")
 
-    def _read(self, names: Sequence[str], form: Any) -> tuple[Any, ...]:
+    def _read(
+        self, names: Sequence[str], form: Any, rerank_scores: Mapping[str, float]
+    ) -> tuple[Any, ...]:
         if isinstance(form, SurroundedLeaves):
             return self.leaves(names, form.chars)
+        if isinstance(form, RankedChunks):
+            index = self.ranking.index
+            return tuple(RankedChunk(index(name), self.passage(name)) for name in names)
+        if rerank_scores:
+            passages = (
+                replace(self.passage(name), rerank_score=rerank_scores.get(name)) for name in names
+            )
+            return tuple(map(form.from_value, passages))
         return tuple(self.in_form(name, form) for name in names)
 
     def in_form(self, name: str, form: PassageForm[Any]) -> Any:

@@ -14,11 +14,12 @@ from hrag import errors
 from hrag.types import Chunk, MatchedChild, Passage, SearchMode, SearchQuery, SearchResult, Span
 from hrag.values.deadline import NEVER, Deadline
 from hrag.wire.passages import encoded_passage
-from retriever_svc.rerank_stage import RerankSetup
-from tests.support.engines.rankings import QUERY, PlainSnapshot, search_of
+from retriever_svc.rerank_stage import RerankSetup, RerankStage
+from tests.support.engines.rankings import QUERY, FakeReader, PlainSnapshot, search_of
 
 NAMES = [f"p{number}" for number in range(20)]
 TOP = 6
+LEAVES = 9
 
 
 def passage(name: str) -> Passage:
@@ -70,7 +71,7 @@ def search(
     """Returns the result of QUERY with these options, and the reranker that ordered it."""
     snapshot = ValueSnapshot(names)
     reranker = FakeReranker(snapshot, failure, equal_scores)
-    run = search_of(snapshot, reranking=RerankSetup(reranker, TOP))
+    run = search_of(snapshot, reranking=RerankSetup(reranker, TOP, LEAVES))
     return run(replace(QUERY, **options), deadline), reranker
 
 
@@ -121,41 +122,53 @@ def test_a_result_without_passages_is_not_reranked() -> None:
     assert reranker.calls == []
 
 
-def test_the_token_budget_is_filled_in_the_rerankers_order() -> None:
-    result, _ = search(limit=10, token_budget=25)
-    assert (names_of(result), result.exhausted) == (["p5", "p4"], False)
-
-
-def test_a_passage_above_the_token_budget_does_not_count_for_the_limit() -> None:
-    """The reranker puts `p5` first. It has 30 tokens, and the budget is 25 at first."""
-    snapshot = ValueSnapshot(NAMES[:6])
-
-    def long_passage(name: str) -> Passage:
-        chunk = replace(passage(name).chunk, token_count=30 if name == "p5" else 10)
-        return replace(passage(name), chunk=chunk)
-
-    snapshot.passage = long_passage  # type: ignore[method-assign]
-    run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
-    for limit, expected in (2, ["p4", "p3"]), (9, ["p4", "p3"]):
-        result = run(replace(QUERY, limit=limit, token_budget=25), NEVER)
-        assert (names_of(result), result.exhausted) == (expected, False)
-    result = run(replace(QUERY, limit=6, token_budget=80), NEVER)
-    assert (len(result.passages), result.exhausted) == (6, True)
-
-
-@pytest.mark.parametrize(("keep_overlap", "expected"), [(False, ["p5"]), (True, NAMES[5:2:-1])])
-def test_passages_that_repeat_text_are_returned_only_with_keep_overlap(
-    keep_overlap: bool, expected: list[str]
+@pytest.mark.parametrize("limit", [1, 9])
+def test_the_first_search_finds_whole_chunks_and_the_second_has_the_options_of_the_query(
+    limit: int,
 ) -> None:
-    """All passages of this snapshot are the same span of one document."""
-    snapshot = ValueSnapshot(NAMES[:6])
+    options = {"limit": limit, "token_budget": 25, "cut_last": True, "max_per_document": 3}
+    _, reranker = search(**options)
+    first, second = reranker.snapshot.requests
+    assert (first.limit, first.token_budget, first.cut_last) == (TOP, 0, False)
+    assert (first.keep_overlap, first.max_per_document) == (True, 3)
+    assert (second.limit, second.token_budget, second.cut_last) == (limit, 25, True)
+    assert (second.keep_overlap, second.max_per_document) == (False, 3)
+    assert list(second.rerank_scores.items()) == [(5, 5), (4, 4), (3, 3), (2, 2), (1, 1), (0, 0)]
+    assert second.least_considered == len(NAMES)
+    assert (first.rerank_scores, first.least_considered) == ({}, 0)
 
-    def of_one_document(name: str) -> Passage:
-        return replace(passage(name), chunk=replace(passage(name).chunk, document_id="d"))
 
-    snapshot.passage = of_one_document  # type: ignore[method-assign]
-    run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
-    assert names_of(run(replace(QUERY, limit=3, keep_overlap=keep_overlap), NEVER)) == expected
+def test_context_reranks_leaves_and_fills_its_budget_in_a_second_search() -> None:
+    result, reranker = search(mode=SearchMode.CONTEXT, token_budget=90, max_per_document=3)
+    first, second = reranker.snapshot.requests
+    assert (first.mode, first.limit) == (SearchMode.STANDARD, LEAVES)
+    assert (first.merge_adjacent, first.keep_overlap, first.max_per_document) == (False, True, 0)
+    assert (first.neighbour_bonus, first.level) == (second.neighbour_bonus, second.level)
+    assert (second.mode, second.merge_adjacent, second.cut_last) == (SearchMode.CONTEXT, True, True)
+    assert (second.token_budget, second.max_per_document) == (90, 3)
+    assert len(reranker.calls[0][1]) == LEAVES
+    assert names_of(result)[:LEAVES] == NAMES[LEAVES - 1 :: -1]
+    assert result.reranked
+
+
+@pytest.mark.parametrize("mode", [SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE])
+def test_chunks_are_reranked_before_they_are_joined(mode: SearchMode) -> None:
+    result, reranker = search(mode=mode, merge_adjacent=True, max_per_document=3)
+    first, second = reranker.snapshot.requests
+    assert (first.mode, first.limit, first.merge_adjacent) == (mode, TOP, False)
+    assert (first.max_per_document, second.max_per_document) == (0, 3)
+    assert (second.mode, second.merge_adjacent) == (mode, True)
+    assert (names_of(result), result.reranked) == (["p5", "p4", "p3", "p2", "p1"], True)
+
+
+def test_both_searches_read_the_same_collection_even_if_an_alias_moves() -> None:
+    snapshot = ValueSnapshot(NAMES, name="real")
+    reader = FakeReader(snapshot)
+    reranking = RerankSetup(FakeReranker(snapshot), TOP)
+    search_of(snapshot, reader=reader, reranking=reranking)(
+        replace(QUERY, collection="alias"), NEVER
+    )
+    assert reader.opened[-2:] == [("t", "alias"), ("t", "real")]
 
 
 def test_encoded_passages_equal_the_passages_as_values() -> None:
@@ -224,10 +237,18 @@ def test_the_search_ends_if_its_caller_has_left() -> None:
         SearchMode.STANDARD,
         SearchMode.AUTO_MERGE,
         SearchMode.SUMMARY_FIRST,
+        SearchMode.CONTEXT,
     ],
 )
-def test_modes_whose_passages_are_chunks_are_reranked(mode: SearchMode) -> None:
+def test_modes_that_rank_chunks_are_reranked(mode: SearchMode) -> None:
     assert search(mode=mode)[0].reranked
+
+
+@pytest.mark.parametrize("rerank", [None, False])
+def test_windows_of_sentences_are_not_reranked(rerank: bool | None) -> None:
+    assert not RerankStage(RerankSetup(FakeReranker(ValueSnapshot(NAMES)))).applies_to(
+        replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=rerank)
+    )
 
 
 @pytest.mark.parametrize("rerank", [None, False])
@@ -236,12 +257,6 @@ def test_a_search_by_vector_or_without_a_reranker_is_not_reranked(rerank: bool |
     assert (reranker.calls, result.reranked, result.rerank_failure) == ([], False, "")
     plain = search_of(ValueSnapshot(NAMES))(replace(QUERY, rerank=rerank), NEVER)
     assert (names_of(plain), plain.reranked) == (NAMES[:5], False)
-
-
-def test_joined_passages_are_not_reranked() -> None:
-    result, reranker = search(merge_adjacent=True)
-    assert (names_of(result), reranker.calls, result.reranked) == (NAMES[:5], [], False)
-    assert reranker.snapshot.requests[-1].merge_adjacent
 
 
 def test_a_search_may_switch_reranking_off() -> None:
@@ -254,7 +269,6 @@ def test_a_search_may_switch_reranking_off() -> None:
     [
         ({"mode": SearchMode.SENTENCE_WINDOW}, "SENTENCE_WINDOW is not reranked"),
         ({"query": [1, 0, 0, 0]}, "needs a text"),
-        ({"merge_adjacent": True}, "joined passages cannot be reranked"),
     ],
 )
 def test_searches_that_cannot_be_reranked_are_refused_if_they_require_it(

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from hrag.engine.common.candidates import RowNumbers
 from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.embedded.store.filter_eval import MANY, FilterEvaluation
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
 # The filter results in the cache take at most this much memory.
 _CACHED_BYTES = 32 << 20
-# The ordinals of the documents with a filter term are cached if they take at least this much
-# memory, which is 1,024 ordinals. Reading so many ordinals from LMDB takes 20 us. Fewer ordinals
-# take less time, so caching them would not save much.
-_TERM_BYTES = 8 << 10
+# The ordinals of the documents with a filter term are cached if there are many, because reading
+# fewer from LMDB takes so little time that caching them would not save much.
+_ORDINAL_BYTES = 8
+_TERM_BYTES = MANY * _ORDINAL_BYTES
 
 Key: TypeAlias = tuple[str, bytes]
 """Identifies a result in the cache: the kind of the result, and a filter's digest or a term."""
@@ -55,13 +55,11 @@ class FilterResultCache:
         )
         self._lock = threading.Lock()
 
-    def get(
-        self, view: View, key: Key, compute: Callable[[], Numbers], min_bytes: int = 0
-    ) -> Numbers:
+    def get(self, view: View, key: Key, compute: Callable[[], Numbers]) -> Numbers:
         """Returns the filter result that `key` identifies, for a view.
 
         If a result for this view is cached, returns the cached result. Otherwise calls `compute`
-        and returns its result. Caches this result if it takes at least `min_bytes` bytes.
+        and returns its result. Caches this result if it fits into the cache.
         """
         full_key = (view.collection, key)
         with self._lock:
@@ -70,7 +68,7 @@ class FilterResultCache:
             return cast("Numbers", entry.numbers)
         numbers = compute()
         size_bytes = numbers.nbytes + len(key[1])
-        if numbers.nbytes >= min_bytes and size_bytes <= self._entries.maxsize:
+        if size_bytes <= self._entries.maxsize:
             with self._lock:
                 self._entries[full_key] = _CacheEntry(weakref.ref(view), numbers, size_bytes)
         return numbers
@@ -104,7 +102,8 @@ def evaluate(
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:
-        return cache.get(view, ("term", term), read, cache.min_term_bytes)
+        return cache.get(view, ("term", term), read)
 
-    evaluation = FilterEvaluation(txn, view.collection, view.ordinals, deadline, keep)
+    many = cache.min_term_bytes // _ORDINAL_BYTES
+    evaluation = FilterEvaluation(txn, view.collection, view.ordinals, deadline, keep, many)
     return view.rows_of(evaluation.select(filter))

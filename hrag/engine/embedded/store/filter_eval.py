@@ -7,9 +7,10 @@ only of NoneOf conditions reads the ordinals of all documents.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial, reduce
-from itertools import chain, starmap
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
@@ -22,6 +23,7 @@ from hrag.engine.common.filter_terms import (
     term,
     terms_between,
 )
+from hrag.engine.common.range_reader import RangeReader
 from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
 from hrag.engine.embedded.store.metadata_terms import field_prefix, ordinals_of_entries, term_seed
 from hrag.engine.embedded.store.owners import document_owner
@@ -36,12 +38,16 @@ CachedRead: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
 """Returns the ordinals of the documents that have a term, from a cache if they are in it.
 
 The arguments are the term and a function that reads the ordinals from the store."""
+Verify: TypeAlias = Callable[[NDArray[np.uint64], NDArray[np.uint64] | np.uint64], Ordinals]
+"""Verifies entries, given the checksum seed of each or of all; returns their ordinals."""
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
 # Each condition of an AnyOf filter returns a set of ordinals. When these sets have more than this
 # many ordinals in total (8 MiB), the sets are merged into one set to save memory.
 _MERGE_AT = 1 << 20
+# A term has many documents if it has at least this many. Reading their ordinals takes 20 us.
+MANY = 1024
 
 
 class FilterEvaluation:
@@ -49,9 +55,11 @@ class FilterEvaluation:
 
     The argument `all_documents` is a function that returns the ordinals of all documents,
     ascending. The argument `cached_read` is a function that returns the ordinals of the documents
-    that have a term, from a cache or from the store; the default function uses no cache. Only a few
-    sets of ordinals are in memory at a time, even for a filter with many conditions. If the
-    deadline has passed, raises DeadlineExceeded before it evaluates the next condition.
+    that have a term, from a cache or from the store; the default function uses no cache. It is
+    called for terms that at least `many` documents have; other terms are read together. Only a few
+    sets of ordinals are in memory at a time, even for a filter with many conditions. Ranges that
+    overlap are an exception (`RangeReader`). If the deadline has passed, raises DeadlineExceeded
+    before it evaluates the next condition.
     """
 
     def __init__(
@@ -61,9 +69,11 @@ class FilterEvaluation:
         all_documents: Callable[[], Ordinals],
         deadline: Deadline,
         cached_read: CachedRead = lambda _, read: read(),
+        many: int = MANY,
     ) -> None:
         self._deadline = deadline
         self._cached_read = cached_read
+        self._many = many
         self._txn = txn
         self._collection = collection
         self._all_documents = all_documents
@@ -73,6 +83,12 @@ class FilterEvaluation:
 
         The caller has checked that the filter is valid.
         """
+        ranges = [self._range_of(condition) for condition in _ranges_in(filter)]
+        self._ranges = RangeReader(ranges, self._with_term_between)
+        return self._select(filter)
+
+    def _select(self, filter: Filter) -> Ordinals:
+        """Returns the ordinals of the documents that pass a part of the filter, ascending."""
         self._deadline.check("filtering")
         match filter:
             case AllOf(inner):
@@ -87,15 +103,25 @@ class FilterEvaluation:
                 prefix = field_prefix(self._collection, filter.field)
                 return self._with_any_term({term(prefix, value) for value in filter.values})
             case Range() | Exists():
-                return self._with_term_between(*self._range_of(filter))
+                return self._ranges.ordinals(self._range_of(filter))
 
     def _all(self, filters: Sequence[Filter]) -> Ordinals:
+        """Returns the ordinals of the documents that pass each of the filters.
+
+        Values are looked up first, because a range costs more. If no document is left, the other
+        filters are not evaluated.
+        """
         positive = [condition for condition in filters if not isinstance(condition, NoneOf)]
         negative = [condition for condition in filters if isinstance(condition, NoneOf)]
-        matches = (
-            reduce(intersection, map(self.select, positive)) if positive else self._all_documents()
-        )
+        positive.sort(key=lambda condition: not isinstance(condition, Match))
+        matches = self._select(positive[0]) if positive else self._all_documents()
+        for condition in positive[1:]:
+            if not len(matches):
+                break
+            matches = intersection(matches, self._select(condition))
         for condition in negative:
+            if not len(matches):
+                break
             matches = difference(matches, self._any(condition.filters))
         return matches
 
@@ -110,8 +136,8 @@ class FilterEvaluation:
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT
         ranges = [self._range_of(inner) for inner in filters if _is_range(inner)]
-        others = (self.select(inner) for inner in filters if not _is_range(inner))
-        merged = starmap(self._with_term_between, merged_ranges(ranges))
+        others = (self._select(inner) for inner in filters if not _is_range(inner))
+        merged = map(self._ranges.ordinals, merged_ranges(ranges))
         for ordinals in chain(merged, others):
             sets.append(ordinals)
             size += len(sets[-1])
@@ -140,12 +166,10 @@ class FilterEvaluation:
     def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
         """Returns the ordinals of the documents that have a term from `start` up to `end`.
 
-        The term `end` itself is not included. A term has one entry for each document that has the
-        term. The entries of all terms with a single entry are verified together in one numpy array,
-        which is faster than to verify them one after another.
+        The term `end` itself is not included.
         """
         self._deadline.check("filtering")
-        single_entries, seeds, shared_terms = bytearray(), array("Q"), []
+        reader = _TermReader(self._verified_ordinals, self._cached_read, self._many)
         with self._txn.terms.cursor() as cursor:
             if not cursor.set_range(start):
                 return _NOTHING
@@ -153,36 +177,17 @@ class FilterEvaluation:
                 term_key = bytes(key)
                 if term_key >= end:
                     break
-                if cursor.count() == 1:
-                    single_entries += entry
-                    seeds.append(term_seed(term_key))
-                else:
-                    shared_terms.append(term_key)
-        single = self._verified_ordinals(
-            np.frombuffer(single_entries, _ENTRY).astype(np.uint64), np.array(seeds, np.uint64)
-        )
-        return union([single, self._with_any_term(shared_terms)])
+                reader.add(term_key, entry, cursor.count())
+            return reader.ordinals(cursor)
 
     def _with_any_term(self, terms: Iterable[bytes]) -> Ordinals:
         """Returns the ordinals of the documents that have at least one of the terms."""
+        reader = _TermReader(self._verified_ordinals, self._cached_read, self._many)
         with self._txn.terms.cursor() as cursor:
-            sets = [
-                self._cached_read(key, partial(self._read_term, cursor, key))
-                for key in sorted(terms)
-            ]
-        return union(sets)
-
-    def _read_term(self, cursor: Any, term_key: bytes) -> Ordinals:
-        """Reads from the store which documents have a term. Returns their ordinals.
-
-        Raises DataLoss if one of the term's entries is damaged.
-        """
-        pairs = cursor.getmulti(
-            [term_key], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
-        )
-        packed = np.dtype([("term", f"V{len(term_key)}"), ("entry", _ENTRY)])
-        entries = np.frombuffer(pairs, packed)["entry"].astype(np.uint64)
-        return self._verified_ordinals(entries, np.uint64(term_seed(term_key)))
+            for term_key in sorted(terms):
+                if cursor.set_key(term_key):
+                    reader.add(term_key, cursor.value(), cursor.count())
+            return reader.ordinals(cursor)
 
     def _verified_ordinals(
         self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
@@ -216,6 +221,73 @@ class FilterEvaluation:
             f"a filter value of {' or '.join(sorted(names)) or 'an unknown document'} is damaged; "
             "to write it again, ingest the document again or run `hrag check --repair`"
         )
+
+
+class _TermReader:
+    """Reads the ordinals of the documents that have at least one of several terms.
+
+    A term has one entry for each document that has the term. The entries of terms with few
+    documents are read and verified together, which is faster than to read the terms one after
+    another. The entries of a term with many documents may be cached.
+    """
+
+    def __init__(self, verified: Verify, cached_read: CachedRead, many: int) -> None:
+        """Creates a reader without terms.
+
+        A term has many documents if it has at least `many`.
+        """
+        self._verified = verified
+        self._cached_read = cached_read
+        self._min_many = many
+        # The entries of all terms that have a single entry, and the checksum seeds of these terms.
+        self._single_entries, self._single_seeds = bytearray(), array("Q")
+        # The terms with few entries, by the length of their keys, and the counts of their entries.
+        self._few: defaultdict[int, list[tuple[bytes, int]]] = defaultdict(list)
+        self._many: list[bytes] = []
+
+    def add(self, term_key: bytes, entry: bytes, count: int) -> None:
+        """Adds a term, given its first entry and the count of its entries."""
+        if count == 1:
+            self._single_entries += entry
+            self._single_seeds.append(term_seed(term_key))
+        elif count < self._min_many:
+            self._few[len(term_key)].append((term_key, count))
+        else:
+            self._many.append(term_key)
+
+    def ordinals(self, cursor: Any) -> Ordinals:
+        """Returns the ordinals of the documents that have at least one of the added terms.
+
+        Raises DataLoss if an entry is damaged.
+        """
+        single = np.frombuffer(self._single_entries, _ENTRY).astype(np.uint64)
+        sets = [self._verified(single, np.array(self._single_seeds, np.uint64))]
+        for terms in self._few.values():
+            keys, counts = zip(*terms, strict=True)
+            seeds = np.array([term_seed(key) for key in keys], np.uint64)
+            sets.append(self._verified(_entries(cursor, keys), np.repeat(seeds, counts)))
+        for key in self._many:
+            sets.append(self._cached_read(key, partial(self._read_term, cursor, key)))
+        return union(sets)
+
+    def _read_term(self, cursor: Any, term_key: bytes) -> Ordinals:
+        return self._verified(_entries(cursor, [term_key]), np.uint64(term_seed(term_key)))
+
+
+def _entries(cursor: Any, term_keys: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Returns the entries of terms whose keys have the same length, in the order of the terms."""
+    pairs = cursor.getmulti(term_keys, dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True)
+    packed = np.dtype([("term", f"V{len(term_keys[0])}"), ("entry", _ENTRY)])
+    return np.frombuffer(pairs, packed)["entry"].astype(np.uint64)
+
+
+def _ranges_in(filter: Filter) -> Iterator[Range | Exists]:
+    """Yields the conditions of a filter that read ranges of terms, at any depth."""
+    if isinstance(filter, AllOf | AnyOf | NoneOf):
+        for inner in filter.filters:
+            yield from _ranges_in(inner)
+    elif _is_range(filter):
+        yield filter
 
 
 def _is_range(filter: Filter) -> TypeGuard[Range | Exists]:

@@ -133,9 +133,11 @@ def can_find(request: FindRequest) -> bool:
     """Returns True if `best_groups` supports the request.
 
     It supports requests in which the score of a passage is the score of its best leaf, except
-    requests in the mode AUTO_MERGE.
+    requests in the mode AUTO_MERGE, and requests whose first chunks a reranker has ordered: these
+    chunks may rank below the groups that the statement returns.
     """
-    return request.aggregation is Aggregation.MAX and request.mode is not SearchMode.AUTO_MERGE
+    is_ranked_by_score = request.aggregation is Aggregation.MAX and not request.rerank_scores
+    return is_ranked_by_score and request.mode is not SearchMode.AUTO_MERGE
 
 
 def expected_passages(request: FindRequest, settings: CollectionSettings) -> int:

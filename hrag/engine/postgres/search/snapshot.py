@@ -164,7 +164,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         # not return are below `min_score` too. If none of these is below `min_score`, the other
         # groups may reach `min_score` too, so `reached` counts all groups.
         reached = total if len(reaching) == len(groups) else len(reaching)
-        round_ = Round(request, total, reached, best.complete)
+        round_ = Round(request, best.considered, total, reached, best.complete)
         if not round_.has_enough_groups:
             return None
         passages, outcome = read(reaching)

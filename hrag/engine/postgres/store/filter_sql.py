@@ -4,11 +4,13 @@ A filter becomes set operations on the table of filter terms, `hrag.terms`. Simp
 are joined by OR are looked up together: all their values are in one array, and all their ranges in
 another array. Ranges that overlap are merged, so no term is read twice. PostgreSQL would need long
 to plan a statement with more than some tens of set operations. Therefore a larger filter is split:
-separate statements evaluate its conditions, and this module combines their results.
+separate statements evaluate its conditions, and this module combines their results. So is a filter
+that combines many ranges by AND: each SELECT would read all documents within its range, and ranges
+that overlap would be read again and again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -23,6 +25,7 @@ from hrag.engine.common.filter_terms import (
     term,
     terms_between,
 )
+from hrag.engine.common.range_reader import RangeReader
 from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
 from hrag.engine.postgres.store.arrays import bigints, bigints_in, binaries, texts
 from hrag.engine.postgres.store.connection import Connection
@@ -33,6 +36,9 @@ from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match
 # The statement for a filter has at most this many SELECTs, because PostgreSQL already needs some
 # milliseconds to plan that many.
 _MAX_SELECTS = 64
+# In the statement for a filter, at most this many SELECTs read ranges that are combined by AND.
+# More ranges are read once each, by other statements.
+_MAX_RANGE_SELECTS = 4
 
 _COLLECTION_CONDITION = sql.SQL("tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s")
 _ALL = sql.SQL("SELECT ordinal FROM hrag.documents WHERE {}").format(_COLLECTION_CONDITION)
@@ -109,8 +115,8 @@ def filter_query(
     Raises DeadlineExceeded or Cancelled.
     """
     parsed = _parse_any([filter])
-    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects)
-    if parsed.select_count <= max_selects:
+    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects, parsed)
+    if evaluation.is_one_statement([parsed]):
         return evaluation.query_of(parsed)
     ordinals = evaluation.evaluate_any(parsed)
     parameters = {"tenant_id": tenant_id, "collection_id": collection_id}
@@ -132,8 +138,9 @@ def matching_ordinals(
     The filter must be valid. Each statement has at most `max_selects` SELECTs. Raises
     DeadlineExceeded or Cancelled.
     """
-    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects)
-    return evaluation.evaluate_any(_parse_any([filter]))
+    parsed = _parse_any([filter])
+    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects, parsed)
+    return evaluation.evaluate_any(parsed)
 
 
 class _Evaluation:
@@ -146,49 +153,79 @@ class _Evaluation:
         collection_id: int,
         deadline: Deadline,
         max_selects: int,
+        filter: _Disjunction,
     ) -> None:
+        """Creates the evaluation of `filter` and its parts; executes no statement."""
         self._connection = connection
         self._collection = {"tenant_id": tenant_id, "collection_id": collection_id}
         self._deadline = deadline
         self._max_selects = max_selects
+        # Reads the ranges of a filter that combines too many of them for one statement.
+        self._ranges: RangeReader | None = None
+        if _range_selects(filter.conjunctions) > _MAX_RANGE_SELECTS:
+            self._ranges = RangeReader(list(_ranges_in([filter])), self._read_range)
+
+    def is_one_statement(self, conditions: Sequence["_Disjunction | _Conjunction"]) -> bool:
+        """Returns True if a single statement may evaluate these conditions."""
+        if self._ranges is not None and _range_selects(conditions):
+            return False
+        return sum(condition.select_count for condition in conditions) <= self._max_selects
 
     def query_of(self, condition: _Disjunction) -> FilterQuery:
         parameters: dict[str, Any] = dict(self._collection)
         return FilterQuery(_build_any(condition, parameters), parameters)
 
     def evaluate_any(self, condition: _Disjunction) -> Ordinals:
-        if condition.select_count <= self._max_selects:
+        if self.is_one_statement([condition]):
             return self._run(condition)
-        simple = _Disjunction(
-            condition.terms, condition.ranges, condition.ids, condition.all_documents
-        )
+        simple = replace(condition, conjunctions=())
         # After each iteration of the loop, `sets` has a single element: the union of the ordinals
         # that all statements so far returned.
-        sets = [self._run(simple)]
+        sets = [self._evaluate_simple(simple)]
         for batch in _batches(condition.conjunctions, self._max_selects):
-            is_small = sum(conjunction.select_count for conjunction in batch) <= self._max_selects
-            ordinals = (
-                self._run(_Disjunction(conjunctions=tuple(batch)))
-                if is_small
-                else self._evaluate_all(batch[0])
-            )
-            sets = [union([*sets, ordinals])]
+            if self.is_one_statement(batch):
+                sets.append(self._run(_Disjunction(conjunctions=tuple(batch))))
+            else:
+                sets += map(self._evaluate_all, batch)
+            sets = [union(sets)]
         return sets[0]
 
+    def _evaluate_simple(self, condition: _Disjunction) -> Ordinals:
+        """Evaluates a disjunction without conjunctions."""
+        if self._ranges is None or not condition.ranges:
+            return self._run(condition)
+        sets = [self._ranges.ordinals(bounds) for bounds in condition.ranges]
+        others = replace(condition, ranges=())
+        if others.terms or others.ids or others.all_documents:
+            sets.append(self._run(others))
+        return union(sets)
+
     def _evaluate_all(self, condition: _Conjunction) -> Ordinals:
-        """Evaluates a conjunction by several statements, because it is too large for one."""
-        sets = []
-        for batch in _batches(condition.required, self._max_selects):
-            is_small = sum(disjunction.select_count for disjunction in batch) <= self._max_selects
-            combined = _Disjunction(conjunctions=(_Conjunction(tuple(batch), None, 0),))
-            sets.append(self._run(combined) if is_small else self.evaluate_any(batch[0]))
-            sets = [reduce(intersection, sets)]
+        """Evaluates a conjunction by several statements, because it is too large for one.
+
+        Conditions without ranges are evaluated first. If no document is left, the other conditions
+        are not evaluated.
+        """
+        sets: list[Ordinals] = []
+        required = sorted(condition.required, key=lambda part: _range_selects([part]))
+        for batch in _batches(required, self._max_selects):
+            evaluate, parts = self.evaluate_any, batch
+            if self.is_one_statement(batch):
+                joined = _Conjunction(tuple(batch), None, 0)
+                evaluate, parts = self._run, [_Disjunction(conjunctions=(joined,))]
+            for part in parts:
+                sets = [reduce(intersection, [*sets, evaluate(part)])]
+                if not len(sets[0]):
+                    return sets[0]
         ordinals = sets[0] if sets else self._run(_Disjunction(all_documents=True))
         return (
             ordinals
             if condition.excluded is None
             else difference(ordinals, self.evaluate_any(condition.excluded))
         )
+
+    def _read_range(self, start: bytes, end: bytes) -> Ordinals:
+        return self._run(_Disjunction(ranges=((start, end),)))
 
     def _run(self, condition: _Disjunction) -> Ordinals:
         self._deadline.check("filtering")
@@ -197,6 +234,32 @@ class _Evaluation:
         result = cursor.pgresult
         assert result is not None
         return bigints_in(result.get_value(0, 0)).astype(np.uint64)
+
+
+def _range_selects(conditions: Iterable[_Disjunction | _Conjunction]) -> int:
+    """Returns how many SELECTs read ranges in the statement for these conditions."""
+    count = 0
+    for condition in conditions:
+        if isinstance(condition, _Disjunction):
+            count += bool(condition.ranges) + _range_selects(condition.conjunctions)
+        else:
+            count += _range_selects(_parts_of(condition))
+    return count
+
+
+def _ranges_in(conditions: Iterable[_Disjunction | _Conjunction]) -> Iterator[TermRange]:
+    """Yields the ranges in these conditions, at any depth."""
+    for condition in conditions:
+        if isinstance(condition, _Disjunction):
+            yield from condition.ranges
+            yield from _ranges_in(condition.conjunctions)
+        else:
+            yield from _ranges_in(_parts_of(condition))
+
+
+def _parts_of(condition: _Conjunction) -> tuple[_Disjunction, ...]:
+    excluded = () if condition.excluded is None else (condition.excluded,)
+    return (*condition.required, *excluded)
 
 
 def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]:

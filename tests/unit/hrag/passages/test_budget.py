@@ -29,6 +29,9 @@ class Matches:
     def score(self, group: int) -> float:
         return 1 - group / 10
 
+    def rerank_score(self, group: int) -> float | None:
+        return None
+
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
         return [LeafMatch(self.leaf_of[group], self.score(group)) for group in sorted(groups)]
 

@@ -216,7 +216,7 @@ def test_a_minimum_score_ends_a_search_only_if_no_further_leaf_could_raise_a_sco
     options, exhausted
 ):
     request = replace(REQUEST, min_score=0.5, **{"retrieval": Retrieval.DENSE} | options)
-    cut = Round(request, groups=5, reaching=4, complete=False)
+    cut = Round(request, considered=9, groups=5, reaching=4, complete=False)
     assert cut.is_exhausted(RoundOutcome(is_full=False, took_all=True)) == exhausted
     assert not cut.is_exhausted(RoundOutcome(is_full=True, took_all=False))
 

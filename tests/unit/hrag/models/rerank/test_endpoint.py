@@ -1,5 +1,6 @@
 """The reranker handles every known kind of invalid, late or missing reply of both request forms."""
 
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,29 @@ def test_a_request_in_the_form_of_tei(server: RerankServer, reranker_with: Reran
     assert reranker_with("tei").rerank(QUERY, TEXTS, NEVER) == SCORES
     fields = {"query": QUERY, "texts": TEXTS, "raw_scores": False, "truncate": True}
     assert server.requests == [fields]
+
+
+@pytest.mark.parametrize(("form", "sizes"), [("tei", [32, 32, 6]), ("cohere", [70])])
+def test_many_texts_are_sent_in_requests_that_the_form_allows(
+    server: RerankServer, reranker_with: RerankerFactory, form: str, sizes: list[int]
+) -> None:
+    texts = [" ".join(QUERY.split()[: number % 5]) for number in range(70)]
+    expected = [float(number % 5) for number in range(70)]
+    assert reranker_with(form).rerank(QUERY, texts, NEVER) == expected
+    sent = [request.get("texts") or request["documents"] for request in server.requests]
+    assert list(map(len, sent)) == sizes
+    assert [text for part in sent for text in part] == texts
+
+
+def test_the_timeout_limits_all_requests_of_a_call_together(
+    server: RerankServer, reranker_with: RerankerFactory
+) -> None:
+    server.inject(openai_server.slow(0.2), times=9)
+    began = time.monotonic()
+    with pytest.raises(RerankerUnavailable, match=r"did not answer within 0.3 s"):
+        reranker_with("tei", timeout_s=0.3).rerank(QUERY, TEXTS * 90, NEVER)
+    assert time.monotonic() - began < 1.5
+    server.forget_faults()
 
 
 def test_a_model_is_optional_and_the_version_is_part_of_the_url(
