@@ -194,6 +194,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     chat_base_url: str = _variable("HRAG_CHAT_BASE_URL", "")
     chat_api_key: str = _variable("HRAG_CHAT_API_KEY", "", repr=False)
     chat_timeout_s: float = _variable("HRAG_CHAT_TIMEOUT_S", 60.0, gt=0, le=600)
+    chat_reasoning_tags: Literal["auto", "both", "closing"] = _variable(
+        "HRAG_CHAT_REASONING_TAGS", "auto"
+    )
     hierarchical: bool = _variable("HIERARCHICAL_CHUNKS_ENABLED", True)
     level_sizes: Annotated[tuple[int, ...], NoDecode] = _variable(
         "HIERARCHICAL_CHUNK_LEVELS", (256, 512, 1024, 2048)

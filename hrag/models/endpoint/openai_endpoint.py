@@ -40,8 +40,8 @@ from hrag.values.ids import quoted
 # The maximum size of a reply. It is enough for 512 embeddings of 4,096 dimensions with 32 bytes for
 # each number. In JSON, a number has at most 26 bytes.
 MAX_REPLY_BYTES = 64 << 20
-# If a reply has an error status, at most this many bytes of its content are read. Only OpenAI's
-# error code in the content is used.
+# If a reply has an error status, at most this many bytes of its content are read. OpenAI's error
+# code and the names of refused parameters in the content are used; the content is never shown.
 MAX_ERROR_BYTES = 64 << 10
 
 # The shortest timeout of a read. With a timeout of zero, even bytes that have already arrived could
@@ -336,13 +336,26 @@ def _check_status(response: httpx2.Response) -> None:
     if response.has_redirect_location:
         raise APIStatusError("", response=response, body=None)
     if not response.is_success:
-        raise APIStatusError("", response=response, body={"code": _error_code(response)})
+        content = _content(response, MAX_ERROR_BYTES).decode("utf-8", "replace")
+        body = {"code": _error_code(content), "content": content}
+        raise APIStatusError("", response=response, body=body)
 
 
-def _error_code(response: httpx2.Response) -> str | None:
+def refused_content(error: APIStatusError) -> str:
+    """Returns the content of the reply by which an endpoint has refused the content of a request.
+
+    Returns an empty string if the status has another cause. The content may quote the request and
+    the key, so it must not be shown.
+    """
+    if error.status_code not in _REQUEST_STATUSES or not isinstance(error.body, dict):
+        return ""
+    return str(error.body["content"])
+
+
+def _error_code(text: str) -> str | None:
     """Returns OpenAI's error code from the content of a reply; None if there is none."""
     try:
-        content = json.loads(_content(response, MAX_ERROR_BYTES))
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return None
     error = content.get("error", content) if isinstance(content, dict) else None
