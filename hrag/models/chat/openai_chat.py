@@ -171,7 +171,7 @@ class OpenAIChat:
                     **parameters,
                 )
             except APIStatusError as error:
-                refused = refused_parameters(refused_content(error), parameters)
+                refused = refused_parameters(refused_content(error) or "", parameters)
                 if not refused:
                     raise
                 left_out |= refused

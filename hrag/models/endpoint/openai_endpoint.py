@@ -341,14 +341,14 @@ def _check_status(response: httpx2.Response) -> None:
         raise APIStatusError("", response=response, body=body)
 
 
-def refused_content(error: APIStatusError) -> str:
+def refused_content(error: APIStatusError) -> str | None:
     """Returns the content of the reply by which an endpoint has refused the content of a request.
 
-    Returns an empty string if the status has another cause. The content may quote the request and
-    the key, so it must not be shown.
+    Returns None if the status has another cause. The content may quote the request and the key, so
+    it must not be shown.
     """
     if error.status_code not in _REQUEST_STATUSES or not isinstance(error.body, dict):
-        return ""
+        return None
     return str(error.body["content"])
 
 
