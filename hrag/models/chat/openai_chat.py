@@ -130,7 +130,11 @@ class OpenAIChat:
         finally:
             if self._learns_tag_use and reply.tag_use is not tag_use:
                 self._tag_use = reply.tag_use
-        yield reply.end()
+        end = reply.end()
+        if reply.is_full or end.completion_tokens > max_tokens:
+            # The endpoint ignores the parameter, as Ollama does, which knows only its older name.
+            self._remember(self._left_out | {"max_completion_tokens"})
+        yield end
 
     def _pieces(
         self, response: Response, reply: "_Reply", deadline: Deadline

@@ -18,6 +18,7 @@ from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.answers import FinishReason, Reasoning
 from hrag.values.deadline import NEVER
 from tests.support.servers.openai_server import (
+    COMPLETION_TOKENS,
     SAID,
     Fault,
     OpenAIServer,
@@ -157,6 +158,26 @@ def test_a_parameter_is_left_out_also_after_a_retry(server: OpenAIServer) -> Non
     server.inject(refusing("stream_options"), times=2)
     assert read(model)[1] == "".join(SAID)
     assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "pieces", "name"),
+    [
+        (COMPLETION_TOKENS, SAID, "max_completion_tokens"),
+        (COMPLETION_TOKENS - 1, SAID, "max_tokens"),
+        (COMPLETION_TOKENS, ["x" * COMPLETION_TOKENS * MAX_TOKEN_CHARS, "x"], "max_tokens"),
+    ],
+)
+def test_an_endpoint_that_ignores_a_limit_gets_it_by_its_older_name(
+    max_tokens: int, pieces: list[str], name: str, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(says(*pieces), times=2)
+    read(model, max_tokens)
+    read(model, max_tokens)
+    assert [parameters(request) for request in server.requests] == [
+        {"max_completion_tokens", "stream_options"},
+        {name, "stream_options"},
+    ]
 
 
 # The following tests cover finish reasons.
@@ -431,3 +452,114 @@ def test_a_completion_has_no_reasoning(server: OpenAIServer, model: OpenAIChat) 
     server.inject(body(b"<html>"))
     with pytest.raises(ChatRejected):
         model.complete("Hello?", MAX_TOKENS, NEVER)
+
+
+# The following tests cover whole replies in the form of one server each.
+
+USAGE = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
+
+
+def _chunk(finish: str | None = None, usage: Any = None, **fields: Any) -> bytes:
+    choice = {"index": 0, "delta": fields, "logprobs": None, "finish_reason": finish}
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return event(chunk | {"choices": [choice], "usage": usage})
+
+
+COUNTS = event({"choices": [], "usage": USAGE})
+MISTRAL_PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}]
+
+
+@pytest.mark.parametrize(
+    ("refused", "sent"),
+    [
+        pytest.param(
+            (),
+            [
+                _chunk(role="assistant", content="", reasoning=THOUGHT),
+                _chunk(role="assistant", content=ANSWER),
+                _chunk("stop", role="assistant", content=""),
+                COUNTS,
+                DONE,
+            ],
+            id="Ollama",
+        ),
+        pytest.param(
+            (),
+            [
+                _chunk(role="assistant", content=""),
+                _chunk(reasoning=THOUGHT, reasoning_content=THOUGHT),
+                _chunk(content=ANSWER),
+                _chunk("stop", content="", stop_reason=None),
+                COUNTS,
+                DONE,
+            ],
+            id="vLLM with a parser",
+        ),
+        pytest.param(
+            (),
+            [
+                _chunk(role="assistant", content="", reasoning_content=None),
+                *(_chunk(content=part) for part in (THOUGHT, "\n</think>", "\n\n", ANSWER)),
+                _chunk("stop", content=""),
+                COUNTS,
+                DONE,
+            ],
+            id="vLLM without a parser",
+        ),
+        pytest.param(
+            (),
+            [
+                _chunk(role="assistant", content=None),
+                _chunk(reasoning_content=THOUGHT),
+                _chunk(content=ANSWER),
+                _chunk("stop"),
+                event({"choices": [], "usage": USAGE, "timings": {"prompt_n": 12}}),
+                DONE,
+            ],
+            id="llama.cpp",
+        ),
+        pytest.param(
+            ("max_completion_tokens", "stream_options"),
+            [
+                _chunk(role="assistant", content=""),
+                _chunk(content=MISTRAL_PARTS),
+                _chunk(content=[{"type": "text", "text": ANSWER}]),
+                _chunk("stop", usage=USAGE, content=""),
+                DONE,
+            ],
+            id="Mistral",
+        ),
+        pytest.param(
+            (),
+            [
+                _chunk("null", content=None, reasoning_content=THOUGHT, role="assistant"),
+                _chunk("null", content=ANSWER, reasoning_content=None),
+                _chunk("stop", content="", reasoning_content=None),
+                COUNTS,
+                DONE,
+            ],
+            id="DashScope",
+        ),
+        pytest.param(
+            (),
+            [
+                *(_chunk(role="assistant", content=part) for part in ("<think>", THOUGHT)),
+                *(_chunk(role="assistant", content=part) for part in ("</think>", "\n", ANSWER)),
+                _chunk("stop"),
+                COUNTS,
+                DONE,
+            ],
+            id="LM Studio",
+        ),
+    ],
+)
+def test_the_reply_of_each_server_is_read(
+    refused: tuple[str, ...], sent: list[bytes], server: OpenAIServer, model: OpenAIChat
+) -> None:
+    def fault(reply: Reply) -> Reply:
+        return refusing(*refused)(events(*sent)(reply))
+
+    server.inject(fault, times=4)
+    for _ in range(2):
+        reasoning, text, end = read(model)
+        assert (reasoning.strip(), text, end) == (THOUGHT, ANSWER, ChatEnd(STOP, 12, 3))

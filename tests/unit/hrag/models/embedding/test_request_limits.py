@@ -148,6 +148,24 @@ def test_a_text_that_is_refused_alone_is_an_error_that_names_it(
     assert counts(server) == [64]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "input (601 tokens) is too large to process. increase the physical batch size",
+        "the input length exceeds the context length",
+        "input exceeds maximum context length",
+    ],
+)
+def test_a_text_that_is_too_long_for_a_server_that_answers_500_is_not_retried(
+    words: str, server: OpenAIServer, embedder_with: Callable[..., OpenAIEmbedder]
+) -> None:
+    """llama.cpp and older versions of Ollama answer so."""
+    server.inject(accepting(max_bytes=100, status=500, words=words), times=100)
+    with pytest.raises(EmbedderRejected, match=r"answered 500: .*too long.* text 2 of 3"):
+        embedder_with(max_retries=4).embed(["a", "x" * 101, "b"])
+    assert counts(server) == [3, 2, 1, 1]
+
+
 def test_a_limit_is_learned_although_a_text_was_refused_before(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
