@@ -17,7 +17,7 @@ from openai import APIStatusError, Timeout
 
 from hrag.models.chat import ChatEnd, Completion, Pieces
 from hrag.models.chat.reasoning_tags import ReasoningSplitter, TagUse, TextPiece
-from hrag.models.chat.stream_event import FINISH_REASONS, TOOL_REASONS, Usage, read_event
+from hrag.models.chat.stream_event import FINISH_REASONS, TOOL_REASONS, ReportedTokens, read_event
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import (
     Endpoint,
@@ -252,7 +252,7 @@ class _Reply:
 
     @property
     def tag_use(self) -> TagUse:
-        """What is known of the model's tags after this reply."""
+        """Tells how the model marks reasoning, as far as it is known after this reply."""
         return self._splitter.tag_use
 
     def pieces(self, data: bytes) -> list[TextPiece]:
@@ -323,7 +323,7 @@ class _Reply:
             self._endpoint.raise_unavailable("ended the reply early, with an error")
         self._finish = reason or self._finish
 
-    def _count(self, usage: Usage) -> None:
+    def _count(self, usage: ReportedTokens) -> None:
         """Notes the token counts. A count that an event does not have keeps its value."""
         if usage.prompt_tokens is not None:
             self._prompt_tokens = usage.prompt_tokens

@@ -57,7 +57,7 @@ TextPiece = str | Reasoning
 
 
 class TagUse(Enum):
-    """What is known of the tags in a model's replies.
+    """How a model marks reasoning in its replies, as far as it is known.
 
     - UNKNOWN: the reasoning may have no opening tag.
     - UNTAGGED: a reply without an opening tag has no reasoning.
@@ -69,7 +69,7 @@ class TagUse(Enum):
     CLOSING = auto()
 
 
-class _State(Enum):
+class _TagState(Enum):
     START = auto()  # At the start of the text, where an opening tag may be.
     HELD = auto()  # In text that is reasoning if a closing tag follows.
     REASONING = auto()  # Between an opening and a closing tag.
@@ -85,7 +85,7 @@ class ReasoningSplitter:
         """`tag_use` is what is known of the model before this reply."""
         self.tag_use = tag_use
         self._known_before = tag_use
-        self._state = _State.START
+        self._state = _TagState.START
         self._buffer = ""  # Text that may be part of a tag, and has not been passed on yet.
         self._held: list[str] = []  # The text that was read in the state HELD.
         self._before = ""  # Characters before the buffer, which tell whether a tag is in it.
@@ -106,12 +106,12 @@ class ReasoningSplitter:
 
         Returns the text that was held back.
         """
-        if self._state not in (_State.START, _State.HELD):
+        if self._state not in (_TagState.START, _TagState.HELD):
             return []
         self.tag_use = self._known_before = TagUse.UNTAGGED
-        if self._state is _State.START:
+        if self._state is _TagState.START:
             return []
-        self._state = _State.ANSWER
+        self._state = _TagState.ANSWER
         return self._released(is_reasoning=False) + self.feed("")
 
     def finish(self, *, is_complete: bool) -> list[TextPiece]:
@@ -120,9 +120,9 @@ class ReasoningSplitter:
         `is_complete` is False if the text was cut, for example at its maximum length.
         """
         is_cut_reasoning = self._known_before is TagUse.CLOSING and not is_complete
-        is_untagged = self._state in (_State.START, _State.HELD)
-        is_reasoning = self._state is _State.REASONING or (is_untagged and is_cut_reasoning)
-        self._state = _State.ANSWER
+        is_untagged = self._state in (_TagState.START, _TagState.HELD)
+        is_reasoning = self._state is _TagState.REASONING or (is_untagged and is_cut_reasoning)
+        self._state = _TagState.ANSWER
         self._held.append(self._buffer)
         self._buffer = ""
         if is_reasoning:
@@ -142,23 +142,23 @@ class ReasoningSplitter:
     def _read(self, pieces: list[TextPiece]) -> None:
         """Reads the buffer as far as the state allows, and perhaps goes to another state."""
         match self._state:
-            case _State.START | _State.AFTER:
+            case _TagState.START | _TagState.AFTER:
                 self._read_opening_tag()
-            case _State.HELD:
-                text, is_closed = self._read_to_closing_tag(_State.AFTER)
+            case _TagState.HELD:
+                text, is_closed = self._read_to_closing_tag(_TagState.AFTER)
                 self._held.append(text)
                 if is_closed:
                     self.tag_use = TagUse.CLOSING
                     pieces += self._released(is_reasoning=True)
-            case _State.REASONING:
-                text, _ = self._read_to_closing_tag(_State.AFTER)
+            case _TagState.REASONING:
+                text, _ = self._read_to_closing_tag(_TagState.AFTER)
                 if text:
                     pieces.append(Reasoning(text))
-            case _State.TAGGED_ANSWER:
-                text, _ = self._read_to_closing_tag(_State.ANSWER)
+            case _TagState.TAGGED_ANSWER:
+                text, _ = self._read_to_closing_tag(_TagState.ANSWER)
                 if text:
                     pieces.append(text)
-            case _State.ANSWER:
+            case _TagState.ANSWER:
                 if self._buffer:
                     self._check_passed_on()
                     pieces.append(self._buffer)
@@ -173,7 +173,7 @@ class ReasoningSplitter:
 
     def _read_opening_tag(self) -> None:
         """Reads the opening tag at the start of the buffer, if there is one."""
-        is_after = self._state is _State.AFTER
+        is_after = self._state is _TagState.AFTER
         tags = _TAGS | _ANSWER_TAGS if is_after else _TAGS
         start = self._buffer.lstrip()
         if is_after:
@@ -185,14 +185,14 @@ class ReasoningSplitter:
                 self._closing = _pattern([closing])
                 self.tag_use = TagUse.UNKNOWN
                 is_answer = opening in _ANSWER_TAGS
-                self._state = _State.TAGGED_ANSWER if is_answer else _State.REASONING
+                self._state = _TagState.TAGGED_ANSWER if is_answer else _TagState.REASONING
                 return
         if any(opening.startswith(start.lower()) for opening in tags):
             return
         holds = not is_after and self.tag_use is not TagUse.UNTAGGED
-        self._state = _State.HELD if holds else _State.ANSWER
+        self._state = _TagState.HELD if holds else _TagState.ANSWER
 
-    def _read_to_closing_tag(self, state_after: _State) -> tuple[str, bool]:
+    def _read_to_closing_tag(self, state_after: _TagState) -> tuple[str, bool]:
         """Takes the text before the closing tag out of the buffer, and also the tag.
 
         Returns the text, and True if the tag has arrived. Otherwise, characters that may be its

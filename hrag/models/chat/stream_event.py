@@ -63,7 +63,7 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class Usage(BaseModel):
+class ReportedTokens(BaseModel):
     """The token counts of an event; None if the event does not have the count."""
 
     prompt_tokens: int | None = Field(default=None, ge=0, lt=1 << 32)
@@ -74,14 +74,14 @@ class _Event(BaseModel):
     """The used fields of `chat.completion.chunk`, OpenAI's event with a piece of the text."""
 
     choices: list[_Choice | None] | None = None
-    usage: Usage | None = None
+    usage: ReportedTokens | None = None
     error: Any = None
     object: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """What an event adds to a reply.
+    """One event of a reply: its text, its reasoning, and what it says of the end of the reply.
 
     `finish` is the finish reason in lower case, or empty. `error` is the error that the endpoint
     sent in place of a piece, or None.
@@ -90,7 +90,7 @@ class StreamEvent:
     text: str
     reasoning: str
     finish: str
-    usage: Usage
+    usage: ReportedTokens
     error: Any
 
 
@@ -107,7 +107,7 @@ def read_event(data: bytes) -> StreamEvent:
         text="".join(_text(delta.content) + (delta.refusal or "") for delta in deltas),
         reasoning="".join(map(_reasoning, deltas)),
         finish=_finish([choice.finish_reason for choice in choices]),
-        usage=event.usage or Usage(),
+        usage=event.usage or ReportedTokens(),
         # Some endpoints send the error itself as the event.
         error=event.error if event.object != "error" else event.error or "error",
     )

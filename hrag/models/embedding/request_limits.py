@@ -1,4 +1,4 @@
-"""What one request to an embedding endpoint may hold: a number of texts, and of bytes together.
+"""The largest request to an embedding endpoint: its number of texts, and of bytes together.
 
 Endpoints have different limits, for example 10 texts (DashScope), 32 texts (text-embeddings-
 inference) or 16,384 tokens (Mistral), and none of them can be asked for its limits. They refuse a
