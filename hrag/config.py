@@ -65,6 +65,12 @@ DEFAULT_RERANK_TOP = 32
 # By default, a search in CONTEXT sends this many leaves to the reranker. A leaf is smaller than
 # most passages, so more of them are needed to fill the token budget.
 DEFAULT_RERANK_LEAVES = 50
+# The maximum count of texts in one request to an embedding endpoint, and their maximum size
+# together. 300,000 bytes are about 100,000 tokens of 3 bytes each. A token has at least one byte,
+# so in any language a request has at most 300,000 tokens, which is the limit of OpenAI. The vectors
+# of 512 texts fit into the largest reply that is read.
+MAX_REQUEST_TEXTS = 512
+MAX_REQUEST_BYTES = 300_000
 # The default length in tokens of a text that the reranker scores: a leaf of the default size (256
 # tokens) with some of the text around it. Together with heading and query, the text has less than
 # 512 tokens. Many rerankers read no more than 512 tokens, and some servers refuse longer texts.
@@ -193,10 +199,19 @@ class CommonSettings(EngineSettings, AuditSettings):
     openai_model: str = _variable("HRAG_OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")
     openai_dimensions: int | None = _variable("HRAG_OPENAI_DIMENSIONS", None, ge=1, le=16_384)
     openai_timeout_s: float = _variable("HRAG_OPENAI_TIMEOUT_S", 30.0, gt=0, le=600)
+    openai_request_texts: int = _variable(
+        "HRAG_OPENAI_REQUEST_TEXTS", MAX_REQUEST_TEXTS, ge=1, le=MAX_REQUEST_TEXTS
+    )
+    openai_request_bytes: int = _variable(
+        "HRAG_OPENAI_REQUEST_BYTES", MAX_REQUEST_BYTES, ge=KIB, le=MAX_REQUEST_BYTES
+    )
     chat_model: str = _variable("HRAG_CHAT_MODEL", "")
     chat_base_url: str = _variable("HRAG_CHAT_BASE_URL", "")
     chat_api_key: str = _variable("HRAG_CHAT_API_KEY", "", repr=False)
     chat_timeout_s: float = _variable("HRAG_CHAT_TIMEOUT_S", 60.0, gt=0, le=600)
+    chat_reasoning_tags: Literal["auto", "both", "closing"] = _variable(
+        "HRAG_CHAT_REASONING_TAGS", "auto"
+    )
     hierarchical: bool = _variable("HIERARCHICAL_CHUNKS_ENABLED", True)
     level_sizes: Annotated[tuple[int, ...], NoDecode] = _variable(
         "HIERARCHICAL_CHUNK_LEVELS", (256, 512, 1024, 2048)

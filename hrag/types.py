@@ -5,7 +5,14 @@ storage, protobuf or gRPC. A pair of offsets is a half-open range. Byte offsets 
 and character offsets count Unicode code points.
 """
 
-from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.values.answers import (
+    AnswerEnd,
+    AnswerEvent,
+    AnswerQuery,
+    Citation,
+    FinishReason,
+    Reasoning,
+)
 from hrag.values.chunks import (
     Chunk,
     ChunkNode,
@@ -188,6 +195,7 @@ __all__ = [
     "Passage",
     "ReadReport",
     "ReaderStatus",
+    "Reasoning",
     "Retrieval",
     "SearchMode",
     "SearchPlan",

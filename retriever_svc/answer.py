@@ -18,7 +18,14 @@ import structlog
 from hrag.models.chat import ChatEnd, ChatModel, Pieces
 from hrag.models.embedding.cache import CachedQueries
 from hrag.observe import metrics
-from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.values.answers import (
+    AnswerEnd,
+    AnswerEvent,
+    AnswerQuery,
+    Citation,
+    FinishReason,
+    Reasoning,
+)
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
     Cancelled,
@@ -38,6 +45,7 @@ from retriever_svc.markup_guard import hosts_in
 from retriever_svc.prompt import Prompt, fitting_prompt
 from retriever_svc.query_options import check_query
 from retriever_svc.search_pipeline import Search
+from retriever_svc.shown_reasoning import ShownReasoning
 
 _log = structlog.get_logger()
 
@@ -68,12 +76,16 @@ class AnswerSetup:
 
 @dataclass(frozen=True, slots=True)
 class _ModelRequest:
-    """A question for the model, and the passages from which the model answers it."""
+    """A question for the model, and the passages from which the model answers it.
+
+    If `reasoning` is True, the model's reasoning is sent to the client.
+    """
 
     tenant_id: str
     question: str
     max_tokens: int
     passages: Sequence[Passage]
+    reasoning: bool
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -113,6 +125,8 @@ class AnswerPipeline:
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
+        If the query asks for it, the model's reasoning is yielded too, in pieces of its own.
+
         Closing the iterator cancels the request to the model. Raises the errors of `Search`. Raises
         InvalidArgument or TooLarge if the question or `max_tokens` is not allowed. Raises TooBusy
         if too many answers are being written.
@@ -132,7 +146,11 @@ class AnswerPipeline:
             yield result
             if result.passages:
                 request = _ModelRequest(
-                    query.search.tenant_id, question, max_tokens, result.passages
+                    query.search.tenant_id,
+                    question,
+                    max_tokens,
+                    result.passages,
+                    query.reasoning,
                 )
                 yield from self._stream(request, began, deadline)
             else:
@@ -160,6 +178,7 @@ class AnswerPipeline:
         passages = request.passages
         prompt = self._setup.prompt(request.question, passages)
         marker_filter = MarkerFilter(len(passages), request.hosts)
+        reasoning = ShownReasoning(len(passages), request.hosts, is_wanted=request.reasoning)
         first_text_us = 0
         end, error = ChatEnd(FinishReason.FAILED), None
         with closing(self._setup.chat.stream(prompt, request.max_tokens, deadline)) as pieces:
@@ -168,6 +187,11 @@ class AnswerPipeline:
                     deadline.check("the answer is written")
                     if isinstance(piece, ChatEnd):
                         end = piece
+                        continue
+                    if isinstance(piece, Reasoning):
+                        with self._filtering:
+                            shown = list(reasoning.feed(piece))
+                        yield from shown
                         continue
                     with self._filtering:
                         output = marker_filter.feed(piece)
@@ -180,6 +204,7 @@ class AnswerPipeline:
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
+        yield from reasoning.finish()
         if remaining_text := marker_filter.finish():
             first_text_us = first_text_us or self._us_since(began)
             yield remaining_text
@@ -219,14 +244,14 @@ class AnswerPipeline:
         return round((self._clock() - began) * 1e6)
 
 
-def _limited(pieces: Pieces) -> Iterator[str | ChatEnd]:
-    """Yields the pieces of a model's text, cut to `_STEP_CHARS` characters, and then its ChatEnd.
+def _limited(pieces: Pieces) -> Iterator[str | Reasoning | ChatEnd]:
+    """Yields the pieces of a model's text and reasoning, and then its ChatEnd.
 
-    If the text has more than MAX_ANSWER_BYTES bytes, it is cut, and its finish reason is LENGTH.
+    The pieces are cut to `_STEP_CHARS` characters. If the text has more than MAX_ANSWER_BYTES bytes, it is cut, and its finish reason is LENGTH.
     """
     left_bytes = MAX_ANSWER_BYTES
     for piece in _cut(pieces):
-        encoded = b"" if isinstance(piece, ChatEnd) else piece.encode()
+        encoded = piece.encode() if isinstance(piece, str) else b""
         if len(encoded) > left_bytes:
             yield encoded[:left_bytes].decode("utf-8", "ignore")
             yield ChatEnd(FinishReason.LENGTH)
@@ -235,13 +260,15 @@ def _limited(pieces: Pieces) -> Iterator[str | ChatEnd]:
         yield piece
 
 
-def _cut(pieces: Pieces) -> Iterator[str | ChatEnd]:
+def _cut(pieces: Pieces) -> Iterator[str | Reasoning | ChatEnd]:
     for piece in pieces:
         if isinstance(piece, ChatEnd):
             yield piece
-        else:
-            for start in range(0, len(piece), _STEP_CHARS):
-                yield piece[start : start + _STEP_CHARS]
+            continue
+        text = piece.text if isinstance(piece, Reasoning) else piece
+        for start in range(0, len(text), _STEP_CHARS):
+            step = text[start : start + _STEP_CHARS]
+            yield Reasoning(step) if isinstance(piece, Reasoning) else step
 
 
 def unconfigured(*_: object) -> NoReturn:

@@ -46,7 +46,7 @@ REPLACED_IN_PYTHON = frozenset(
 )
 
 # These words end in -ing, but they are nouns of the field.
-NOUNS = frozenset({"encoding", "hashing", "posting", "routing", "timing", "tracing"})
+NOUNS = frozenset({"encoding", "hashing", "posting", "reasoning", "routing", "timing", "tracing"})
 MODULES_RENAMED = frozenset({"metered", "lookups", "support", "naming", "exposing", "placing"})
 
 UNSEARCHED = ("tests/test_words.py", "CHANGELOG.md", "benchmarks/results/", "hrag/text/data/")

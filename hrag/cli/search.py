@@ -46,7 +46,7 @@ from hrag.cli.render import (
 from hrag.cli.terminal import has_colour, output, print_json
 from hrag.text.citations import short_pages
 from hrag.text.plain_text import printable
-from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
+from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason, Reasoning
 from hrag.values.errors import HragError, ServiceUnavailable
 from hrag.values.limits import (
     DEFAULT_CANDIDATES,
@@ -418,6 +418,13 @@ def answer(
             help="Maximum length of the answer in the model's tokens. Default: the server's limit.",
         ),
     ] = None,
+    reasoning: Annotated[
+        bool,
+        typer.Option(
+            "--reasoning",
+            help="Also show what the model writes before it answers, if it does.",
+        ),
+    ] = False,
     retriever: Retriever = DEFAULT_RETRIEVER,
     as_json: AsJson = False,
 ) -> None:
@@ -439,10 +446,11 @@ def answer(
       hrag answer "how do I rotate the keys?" --json | jq .end.citations
     """
     with connect(credentials, retriever=retriever) as client:
-        events = client.answer(query, question=question, max_tokens=max_tokens)
-        result, text, end = _read_answer(events, show=not as_json)
+        events = client.answer(query, question=question, max_tokens=max_tokens, reasoning=reasoning)
+        result, text, thoughts, end = _read_answer(events, show=not as_json)
     if as_json:
-        print_json({"passages": asdict(result), "text": text, "end": asdict(end)})
+        reply = {"passages": asdict(result), "text": text, "end": asdict(end)}
+        print_json(reply | ({"reasoning": thoughts} if reasoning else {}))
     else:
         _show_answer_sources(result, end, output())
     if end.error is not None:
@@ -451,26 +459,42 @@ def answer(
 
 def _read_answer(
     events: Iterator[AnswerEvent], *, show: bool
-) -> tuple[SearchResult, str, AnswerEnd]:
-    """Reads the events of an answer; returns the passages, the text and the last event.
+) -> tuple[SearchResult, str, str, AnswerEnd]:
+    """Reads the events of an answer.
 
-    If `show`, prints each part of the text when it arrives. If an error occurs after the passages
-    have arrived, returns an event with the reason FAILED and this error as the last event.
+    Returns the passages, the text, the reasoning and the last event. If `show`, prints each part of
+    the reasoning and of the text when it arrives. If an error occurs after the passages have
+    arrived, returns an event with the reason FAILED and this error as the last event.
     """
     result = next(events)
     assert isinstance(result, SearchResult)
     texts: list[str] = []
+    thoughts: list[str] = []
     try:
         for event in events:
             if isinstance(event, AnswerEnd):
-                return result, "".join(texts), event
-            texts.append(str(event))
+                return result, "".join(texts), "".join(thoughts), event
             if show:
-                typer.echo(printable(texts[-1]), nl=False)
+                _show_part(event, begins_text=bool(thoughts) and not texts)
+            if isinstance(event, Reasoning):
+                thoughts.append(event.text)
+            else:
+                texts.append(str(event))
         raise ServiceUnavailable("the answer was interrupted")
     except HragError as error:
         end = AnswerEnd(FinishReason.FAILED, error, (), "", 0, 0, 0, 0)
-        return result, "".join(texts), end
+        return result, "".join(texts), "".join(thoughts), end
+
+
+def _show_part(event: AnswerEvent, *, begins_text: bool) -> None:
+    """Prints a part of the text, or dimly a part of the reasoning.
+
+    If `begins_text`, separates the text from the reasoning before it.
+    """
+    if isinstance(event, Reasoning):
+        output().print(Text(printable(event.text), style="dim"), end="", soft_wrap=True)
+        return
+    typer.echo(("\n\n" if begins_text else "") + printable(str(event)), nl=False)
 
 
 def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:

@@ -232,6 +232,7 @@ class Client(Catalog):
         *,
         question: str = "",
         max_tokens: int | None = None,
+        reasoning: bool = False,
         timeout_s: float | None = None,
     ) -> Generator[AnswerEvent]:
         """Searches, then streams the answer that a chat model writes from the passages.
@@ -239,14 +240,15 @@ class Client(Catalog):
         Yields the SearchResult, then pieces of the answer's text (str) as the model writes them,
         then an AnswerEnd with the citations. `question` is the question for the model; if it is
         empty, the model answers the text of `query`. `max_tokens` is the maximum length of the
-        answer in tokens; None means the server's limit.
+        answer in tokens; None means the server's limit. If `reasoning` is True, also yields what
+        the model writes before it answers, as pieces of the class Reasoning.
 
         If the model fails, no error is raised: AnswerEnd contains the failure. Closing the
         generator stops the model. `timeout_s` is the deadline of the whole stream; None means two
         minutes. Raises ChatNotConfigured and the errors of `search`; these errors are raised before
         anything is yielded.
         """
-        call = calls.answer(AnswerQuery(query, question, max_tokens))
+        call = calls.answer(AnswerQuery(query, question, max_tokens, reasoning=reasoning))
         timeout_s = checked_timeout(calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
         with calls.translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(

@@ -28,12 +28,21 @@ class AnswerQuery:
     """A question to a chat model about the passages of a search.
 
     If `question` is empty, the text of `search` is the question. `max_tokens` limits the length
-    of the answer; None means the server's default.
+    of the answer; None means the server's default. If `reasoning` is True, the events of the answer
+    include the reasoning of the model.
     """
 
     search: SearchQuery
     question: str = ""
     max_tokens: int | None = None
+    reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A part of what a model writes before it answers. It is no part of the answer."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +93,6 @@ class AnswerEnd:
     removed_citations: int = 0
 
 
-# The events of an answer in their order: one SearchResult, then pieces of text, then one AnswerEnd.
-AnswerEvent = SearchResult | str | AnswerEnd
+# The events of an answer in their order: one SearchResult, then pieces of text and, if the query
+# asks for it, of reasoning, then one AnswerEnd.
+AnswerEvent = SearchResult | str | Reasoning | AnswerEnd

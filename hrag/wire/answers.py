@@ -1,7 +1,14 @@
 """Converts values to and from the messages of the call Answer."""
 
 from hrag.v1 import retriever_pb2 as pb
-from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.values.answers import (
+    AnswerEnd,
+    AnswerEvent,
+    AnswerQuery,
+    Citation,
+    FinishReason,
+    Reasoning,
+)
 from hrag.values.errors import InvalidArgument
 from hrag.values.search import SearchResult
 from hrag.wire.common import (
@@ -38,6 +45,7 @@ def answer_query_from(message: pb.AnswerRequest) -> AnswerQuery:
         search_query_from(message.search),
         message.question,
         message.max_tokens if message.HasField("max_tokens") else None,
+        reasoning=message.reasoning,
     )
 
 
@@ -47,6 +55,7 @@ def answer_request(query: AnswerQuery) -> pb.AnswerRequest:
         search=search_request(query.search),
         question=checked_text(query.question, "question"),
         max_tokens=query.max_tokens,
+        reasoning=query.reasoning,
     )
 
 
@@ -55,6 +64,8 @@ def answer_response(event: AnswerEvent) -> pb.AnswerResponse:
         return pb.AnswerResponse(passages=search_response(event))
     if isinstance(event, AnswerEnd):
         return pb.AnswerResponse(end=_end_message(event))
+    if isinstance(event, Reasoning):
+        return pb.AnswerResponse(reasoning=event.text)
     return pb.AnswerResponse(text=event)
 
 
@@ -64,6 +75,8 @@ def answer_event_from(message: pb.AnswerResponse) -> AnswerEvent:
             return search_result_from(message.passages)
         case "end":
             return _end_from(message.end)
+        case "reasoning":
+            return Reasoning(message.reasoning)
         case _:
             return str(message.text)
 

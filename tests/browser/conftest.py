@@ -56,6 +56,7 @@ def served(
             "HRAG_CHAT_MODEL": "test-model",
             "HRAG_CHAT_BASE_URL": chat.base_url,
             "HRAG_CHAT_API_KEY": "sk-test",
+            "HRAG_CHAT_REASONING_TAGS": "both",
         }
         with (
             running(folder / "store", settings) as services,

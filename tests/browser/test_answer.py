@@ -62,6 +62,25 @@ def test_the_text_appears_while_it_is_written_and_can_be_stopped(
     expect(explorer.page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
+def test_reasoning_is_folded_above_the_text_and_stays_there(
+    explorer: Explorer, served: Served
+) -> None:
+    served.chat.inject(says("<think>Look at [1]. <b>", "Hm.</think>", "Use torque 40 [1]."))
+    ask(explorer)
+    answer = explorer.region("Answer")
+    expect(answer.get_by_text("The model ended its answer.")).to_be_visible()
+    expect(answer.locator(".answer-text")).to_have_text("Use torque 40 1.")
+    reasoning = answer.locator(".reasoning-text")
+    expect(reasoning).to_be_hidden()
+    answer.get_by_text("Reasoning of the model").click()
+    expect(reasoning).to_be_visible()
+    expect(reasoning).to_have_text("Look at [1]. < b>Hm.")
+    served.chat.inject(says("No reasoning."))
+    ask(explorer, "valve")
+    expect(answer.locator(".answer-text")).to_have_text("No reasoning.")
+    expect(answer.get_by_text("Reasoning of the model")).to_be_hidden()
+
+
 def test_an_answer_without_its_end_is_an_error(explorer: Explorer) -> None:
     stream = 'event: passages\ndata: {}\n\nevent: text\ndata: "The valve must be"\n\n'
     explorer.page.route(

@@ -118,6 +118,7 @@ def secured(
             "HRAG_CHAT_MODEL": "test-model",
             "HRAG_CHAT_BASE_URL": chat.base_url,
             "HRAG_CHAT_API_KEY": "sk-test",
+            "HRAG_CHAT_REASONING_TAGS": "both",
             "HRAG_MAX_CONCURRENT_ANSWERS": "1",
         }
         services = ServiceProcesses(folder / "store", *free_addresses(2), settings=settings)

@@ -106,6 +106,8 @@ def answering(
         "HRAG_CHAT_BASE_URL": chat_endpoint.base_url,
         "HRAG_CHAT_API_KEY": CHAT_KEY,
         "HRAG_CHAT_TIMEOUT_S": "0.5",
+        # Text is sent as it arrives from the first answer on.
+        "HRAG_CHAT_REASONING_TAGS": "both",
         "HRAG_ANSWER_MAX_TOKENS": str(MAX_TOKENS),
         "HRAG_THREADS": str(AT_A_TIME + 1),
     }

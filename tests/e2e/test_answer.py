@@ -15,7 +15,7 @@ from hrag.client import AsyncClient
 from hrag.filters import Match
 from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult
-from hrag.values.answers import AnswerEnd, AnswerEvent, FinishReason
+from hrag.values.answers import AnswerEnd, AnswerEvent, FinishReason, Reasoning
 from tests.e2e.conftest import AT_A_TIME, CHAT_KEY, DOGS
 from tests.support.servers.openai_server import (
     COMPLETION_TOKENS,
@@ -109,6 +109,19 @@ def test_the_prompt_has_the_numbered_passages_and_the_question(
         chunk = passage.chunk
         heading = f"[{number}] {chunk.title}" + (", pages 1-2" if chunk.first_page else "")
         assert f"{heading}\n{quoted_lines(chunk.content.strip())}" in prompt
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_reasoning_is_sent_apart_only_if_asked_for(
+    asked: bool, answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    chat_endpoint.inject(says("<thi", "nk>Cats [1]</think>\n\n", *SAID))
+    query = SearchQuery(stored, "what do dogs do?")
+    events = list(answering.client.answer(query, reasoning=asked))
+    answer = collected(iter(event for event in events if not isinstance(event, Reasoning)))
+    assert (answer.text, answer.cited) == ("".join(SAID), [(1, "Dogs bark")])
+    thoughts = [event.text for event in events if isinstance(event, Reasoning)]
+    assert "".join(thoughts) == ("Cats [1]" if asked else "")
 
 
 def test_passages_and_text_arrive_while_the_model_still_writes(

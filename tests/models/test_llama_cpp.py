@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hrag.errors import ChatRejected, ChatUnavailable
+from hrag.errors import ChatRejected, ChatUnavailable, EmbedderRejected
 from hrag.models.chat import ChatEnd
 from hrag.models.chat.openai_chat import OpenAIChat
+from hrag.models.chat.reasoning_tags import TagUse
+from hrag.models.embedding.openai_embedder import OpenAIEmbedder
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.types import Document, SearchQuery, SearchResult
 from hrag.values.answers import AnswerEnd, FinishReason
@@ -27,7 +29,8 @@ TEXT = "Dogs bark at night. They dig holes in gardens."
 
 @pytest.fixture
 def model(llama: Llama) -> OpenAIChat:
-    return OpenAIChat(model="smollm2", access=EndpointAccess(llama.base_url, "none"))
+    access = EndpointAccess(llama.base_url, "none")
+    return OpenAIChat(model="smollm2", access=access, tag_use=TagUse.UNTAGGED)
 
 
 def test_a_text_is_streamed_in_pieces_up_to_its_token_limit(model: OpenAIChat) -> None:
@@ -38,6 +41,26 @@ def test_a_text_is_streamed_in_pieces_up_to_its_token_limit(model: OpenAIChat) -
     assert end.prompt_tokens > 8
     assert 2 <= len(pieces) <= 8
     assert "".join(map(str, pieces)).strip()
+
+
+def test_text_is_held_back_only_until_the_model_is_known(llama: Llama) -> None:
+    model = OpenAIChat(model="smollm2", access=EndpointAccess(llama.base_url, "none"))
+    counts = [len(list(model.stream("Say hello.", 100, NEVER))) for _ in range(2)]
+    assert counts[0] == 2
+    assert counts[1] > 2
+
+
+def test_texts_are_embedded_and_a_text_that_is_too_long_is_named(
+    embedding_llama: Llama,
+) -> None:
+    access = EndpointAccess(embedding_llama.base_url, "none")
+    embedder = OpenAIEmbedder(model="smollm2", access=access)
+    texts = ["Dogs bark.", "Cats sleep.", "Dogs bark."] * 4
+    vectors = embedder.embed(texts)
+    assert vectors.shape == (12, embedder.dimension)
+    assert vectors[0] @ vectors[2] > 0.999 > vectors[0] @ vectors[1]
+    with pytest.raises(EmbedderRejected, match=r"500: a text is too long for it.* text 2 of 3"):
+        embedder.embed(["Dogs bark.", "word " * 600, "Cats sleep."])
 
 
 def test_a_complete_text_has_the_finish_reason_stop(model: OpenAIChat) -> None:

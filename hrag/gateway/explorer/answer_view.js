@@ -26,6 +26,8 @@ export class AnswerView {
   #output = h("div", { class: "answer-output", role: "region", tLabel: "answer.region" });
   #passages = h("div", { class: "result-column", role: "region", tLabel: "answer.passages" });
   #text = "";
+  #reasoning = h("div", { class: "reasoning-text", dir: "auto" });
+  #fold = h("details", { class: "fold" }, h("summary", { t: "answer.reasoning" }), this.#reasoning);
   #list = null;
 
   constructor(session, onOpen) {
@@ -82,7 +84,8 @@ export class AnswerView {
     this.#begin();
     try {
       const search = { ...this.#session.scope, text: this.#question.value, ...this.#form.request };
-      for await (const { name, value } of answerEvents({ search }, signal)) this.#show(name, value);
+      for await (const { name, value } of answerEvents({ search, reasoning: true }, signal))
+        this.#show(name, value);
     } catch (error) {
       if (signal === this.#running.signal) this.#fail(error);
     } finally {
@@ -92,11 +95,14 @@ export class AnswerView {
 
   #begin() {
     this.#text = "";
+    this.#reasoning.replaceChildren();
+    this.#fold.hidden = true;
+    this.#fold.open = false;
     this.#list = null;
     this.#began = performance.now();
     this.#stop.hidden = false;
     this.#passages.replaceChildren();
-    this.#output.replaceChildren(loading());
+    this.#output.replaceChildren(this.#fold, loading());
     this.#output.setAttribute("aria-busy", "true");
   }
 
@@ -104,6 +110,7 @@ export class AnswerView {
 
   #show(name, value) {
     if (name === "passages") this.#showPassages(value);
+    else if (name === "reasoning") this.#showReasoning(value);
     else if (name === "text") this.#showText(value);
     else if (name === "end") this.#showEnd(value);
   }
@@ -114,9 +121,15 @@ export class AnswerView {
     this.#list.settle();
   }
 
+  #showReasoning(piece) {
+    this.#reasoning.append(piece);
+    this.#fold.hidden = false;
+  }
+
   #showText(piece) {
     this.#text += piece;
     this.#output.replaceChildren(
+      this.#fold,
       h("div", { class: "answer-text is-writing", dir: "auto" }, this.#text),
     );
   }
@@ -128,6 +141,7 @@ export class AnswerView {
     );
     const finish = (end.finishReason ?? "FINISH_REASON_UNSPECIFIED").slice("FINISH_REASON_".length);
     const parts = [
+      this.#fold,
       this.#text && h("div", { class: "answer-text", dir: "auto" }, shown),
       h(
         "p",

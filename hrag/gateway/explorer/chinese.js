@@ -186,6 +186,7 @@ export default {
   "answer.passages": "回答所用的段落",
   "answer.empty_title": "尚无回答",
   "answer.empty_text": "服务器先搜索，再把段落交给聊天模型，逐步返回带引用的文字。",
+  "answer.reasoning": "模型的思考过程",
   "answer.cite": "引用段落 {number}",
   "answer.citations": "引用",
   "answer.nearness": "最近句子 {score}",

@@ -203,6 +203,7 @@ export default {
   "answer.empty_title": "No answer yet",
   "answer.empty_text":
     "The server searches, gives the passages to its chat model, and streams the text with citations.",
+  "answer.reasoning": "Reasoning of the model",
   "answer.cite": "Citation of passage {number}",
   "answer.citations": "Citations",
   "answer.nearness": "similarity of the nearest sentence: {score}",

@@ -1,5 +1,8 @@
 """How does a prompt become text? By chat models, which return a text as a whole or in pieces.
 
+What a model writes before it answers, its reasoning, is no part of the text. A stream returns it as
+pieces of their own.
+
 A chat model raises ChatUnavailable for a retryable failure (the endpoint is down, slow or
 rate-limiting, or its reply is truncated) and ChatRejected for a permanent failure. It raises
 DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels the call.
@@ -9,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
-from hrag.values.answers import FinishReason
+from hrag.values.answers import FinishReason, Reasoning
 from hrag.values.deadline import Deadline
 
 
@@ -33,8 +36,8 @@ class Completion:
     end: ChatEnd
 
 
-Pieces = Generator[str | ChatEnd, None, None]
-"""The pieces of a text, in order, and then one ChatEnd."""
+Pieces = Generator[str | Reasoning | ChatEnd, None, None]
+"""The pieces of a text and of the model's reasoning, in order, and then one ChatEnd."""
 
 
 class ChatModel(Protocol):
@@ -45,7 +48,7 @@ class ChatModel(Protocol):
         """The provider and the model, for example `openai/gpt-5-mini`."""
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
-        """Yields nonempty pieces of the text as they arrive, then exactly one ChatEnd.
+        """Yields nonempty pieces of text and reasoning as they arrive, then exactly one ChatEnd.
 
         If the caller closes the generator, the rest of the text is not read. After a failure, an
         error is raised, and no ChatEnd is yielded.

@@ -7,7 +7,13 @@ second.
 from hrag.config import CommonSettings
 from hrag.models.chat import ChatModel
 from hrag.models.chat.instrumented_chat import InstrumentedChat
-from hrag.models.endpoint.endpoint_access import EndpointAccess, Variable, access
+from hrag.models.chat.reasoning_tags import TagUse
+from hrag.models.endpoint.endpoint_access import (
+    OPENAI_BASE_URL,
+    EndpointAccess,
+    Variable,
+    access,
+)
 
 
 def open_chat(settings: CommonSettings) -> ChatModel | None:
@@ -20,10 +26,25 @@ def open_chat(settings: CommonSettings) -> ChatModel | None:
         return None
     from hrag.models.chat.openai_chat import OpenAIChat  # noqa: PLC0415  # See the module's docstring.
 
+    endpoint = _access(settings)
     chat = OpenAIChat(
-        model=settings.chat_model, access=_access(settings), timeout_s=settings.chat_timeout_s
+        model=settings.chat_model,
+        access=endpoint,
+        timeout_s=settings.chat_timeout_s,
+        tag_use=_tag_use(settings.chat_reasoning_tags, endpoint),
     )
     return InstrumentedChat(chat)
+
+
+def _tag_use(tags: str, endpoint: EndpointAccess) -> TagUse | None:
+    """Returns how the model marks reasoning in its text; None if it must be learned.
+
+    OpenAI's own API never writes reasoning into the text.
+    """
+    if tags == "closing":
+        return TagUse.CLOSING
+    is_untagged = tags == "both" or endpoint.base_url.rstrip("/") == OPENAI_BASE_URL
+    return TagUse.UNTAGGED if is_untagged else None
 
 
 def _access(settings: CommonSettings) -> EndpointAccess:

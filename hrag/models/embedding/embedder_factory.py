@@ -110,4 +110,6 @@ def _openai_embedder(settings: CommonSettings) -> Embedder:
         ),
         dimensions=settings.openai_dimensions,
         timeout_s=settings.openai_timeout_s,
+        max_texts=settings.openai_request_texts,
+        max_bytes=settings.openai_request_bytes,
     )

@@ -4,33 +4,42 @@ Requests are retried, also after timeouts. If the endpoint asks for a delay in `
 request is retried after this delay. If the delay is longer than two minutes or does not end before
 the deadline, the request is not retried. The SDK does not detect a reply with missing vectors, a
 different order or a wrong dimension, so this module parses and validates the reply.
+
+If the endpoint refuses a request with several texts, its texts are sent in smaller requests, and
+what the endpoint accepts is remembered (`request_limits`).
 """
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
-from openai import Timeout, omit
+from openai import APIStatusError, Timeout, omit
 
+from hrag.config import MAX_REQUEST_BYTES, MAX_REQUEST_TEXTS
 from hrag.models.embedding import Vectors
+from hrag.models.embedding.request_limits import RequestLimits
 from hrag.models.embedding.vector_checks import unit_rows
 from hrag.models.endpoint.endpoint_access import EndpointAccess
-from hrag.models.endpoint.openai_endpoint import Endpoint, ErrorMapping, RetryPolicy
+from hrag.models.endpoint.openai_endpoint import (
+    Endpoint,
+    ErrorMapping,
+    RetryPolicy,
+    refused_content,
+)
+from hrag.models.endpoint.refused_parameters import refused_parameters
 from hrag.observe import metrics
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected, EmbedderUnavailable
 
-MAX_REQUEST_TEXTS = 512
-# The maximum total size of the texts in a request, which is about 100,000 tokens of 3 bytes each. A
-# token has at least one byte, so in any language a request has at most 300,000 tokens, which is the
-# limit of OpenAI.
-MAX_REQUEST_BYTES = 300_000
+_log = structlog.get_logger()
+
 # A failed request is retried at most this many times. The delays before the four retries are 7.5 s
 # in total, so a rate limit that lasts a few seconds has ended before the last retry.
 MAX_RETRIES = 4
@@ -43,11 +52,17 @@ _ERRORS = ErrorMapping(
     partial(EmbedderRejected, every_text=True),
     {
         400: "check HRAG_OPENAI_DIMENSIONS and the model's limit on the length of texts",
+        413: "check the model's limit on the length of texts",
+        422: "check HRAG_OPENAI_DIMENSIONS and the model's limit on the length of texts",
         401: "check OPENAI_API_KEY",
         403: "the key in OPENAI_API_KEY may not use this model",
         404: "check OPENAI_BASE_URL and HRAG_OPENAI_EMBEDDING_MODEL",
     },
 )
+
+
+class _RequestTooLarge(Exception):
+    """The endpoint refuses a request with several texts."""
 
 
 class OpenAIEmbedder:
@@ -64,12 +79,14 @@ class OpenAIEmbedder:
         dimensions: int | None = None,
         timeout_s: float = 30.0,
         max_retries: int = MAX_RETRIES,
+        max_texts: int = MAX_REQUEST_TEXTS,
+        max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         """Creates the client; sends no request.
 
         `dimensions` is the requested length of the vectors; if it is None, the endpoint chooses the
         length. `timeout_s` limits one attempt including its whole reply. A request has at most
-        `1 + max_retries` attempts.
+        `1 + max_retries` attempts, and at most `max_texts` texts with `max_bytes` bytes together.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -79,6 +96,9 @@ class OpenAIEmbedder:
         self._source = self._endpoint.name
         self._probe: Future[int] | None = None
         self._probe_lock = Lock()
+        self._limits = RequestLimits(max_texts, max_bytes)
+        self._limits_lock = Lock()
+        self._accepts_base64 = True
 
     @property
     def dimension(self) -> int:
@@ -93,18 +113,66 @@ class OpenAIEmbedder:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
         Raises EmbedderUnavailable if the endpoint is still down, slow, rate-limiting or failing at
-        the last attempt. Raises EmbedderRejected if the endpoint refuses the request or if its
-        reply is invalid. Raises DeadlineExceeded if the deadline passes, and Cancelled if the
-        caller cancels the call.
+        the last attempt. Raises EmbedderRejected if the endpoint refuses a text or if its reply is
+        invalid. Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels
+        the call.
         """
         dimension = self._dimension(deadline)
         vectors: Vectors = np.empty((len(texts), dimension), np.float32)
-        done = 0
-        for batch in batches(texts):
-            rows = read_reply(self._send(batch, deadline), len(batch), self._source)
-            vectors[done : done + len(batch)] = self._unit_vectors(rows, dimension)
-            done += len(batch)
+        sizes = [len(text.encode()) for text in texts]
+        limits = self._limits
+        start = 0
+        while start < len(texts):
+            end = limits.batch_end(sizes, start)
+            count, size_bytes = end - start, sum(sizes[start:end])
+            reply = self._send_batch(texts, start, end, deadline)
+            if reply is None:
+                limits = limits.after_refusal(count, size_bytes)
+                continue
+            rows = read_reply(reply, count, self._source)
+            vectors[start:end] = self._unit_vectors(rows, dimension)
+            limits = limits.after_acceptance(count, size_bytes)
+            start = end
+        self._remember(limits)
         return vectors
+
+    def _send_batch(
+        self, texts: Sequence[str], start: int, end: int, deadline: Deadline
+    ) -> bytes | None:
+        """Returns the reply to a request with the texts from `start` to `end`.
+
+        Returns None if the endpoint refuses several texts together. If it refuses a single text,
+        raises EmbedderRejected, which says which text it is.
+        """
+        try:
+            return self._send(list(texts[start:end]), deadline)
+        except _RequestTooLarge:
+            return None
+        except EmbedderRejected as error:
+            if error.every_text or len(texts) == 1:
+                raise
+            size = len(texts[start].encode())
+            raise EmbedderRejected(
+                f"{error.message}; this is about text {end} of {len(texts)}, which was sent alone "
+                f"and has {size} bytes"
+            ) from None
+
+    def _remember(self, learned: RequestLimits) -> None:
+        """Stores what a call has learned, all of whose texts the endpoint has accepted.
+
+        After a refusal of a single text, nothing is stored: the text was the cause, not the number
+        of texts or of bytes.
+        """
+        with self._limits_lock:
+            before = self._limits
+            limits = self._limits = before.combined(learned)
+        if (limits.max_texts, limits.max_bytes) != (before.max_texts, before.max_bytes):
+            _log.warning(
+                "embedding_request_limits_learned",
+                endpoint=self._source,
+                max_texts=limits.max_texts,
+                max_bytes=limits.max_bytes,
+            )
 
     def _unit_vectors(self, rows: list[NDArray[np.floating]], expected: int) -> Vectors:
         for row in rows:
@@ -145,35 +213,33 @@ class OpenAIEmbedder:
         return self._endpoint.send(partial(self._request, texts), deadline)
 
     def _request(self, texts: list[str], timeout: Timeout) -> bytes:
-        # The raw response is used, because the SDK's parser neither limits the size of a reply nor
-        # validates the reply.
-        with self._endpoint.client.embeddings.with_streaming_response.create(
-            input=texts,
-            model=self._model,
-            dimensions=self._dimensions or omit,
-            timeout=timeout,
-        ) as reply:
-            return self._endpoint.read(reply.http_response)
+        """Returns the content of the reply. Raises _RequestTooLarge if several texts are refused.
 
-
-def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yields `texts` in lists, in order; each list contains the texts of one request.
-
-    A list has at most MAX_REQUEST_TEXTS texts with at most MAX_REQUEST_BYTES bytes in total. A text
-    with more bytes is alone in its list.
-    """
-    batch: list[str] = []
-    batch_bytes = 0
-    for text in texts:
-        size_bytes = len(text.encode())
-        full = len(batch) == MAX_REQUEST_TEXTS or batch_bytes + size_bytes > MAX_REQUEST_BYTES
-        if batch and full:
-            yield batch
-            batch, batch_bytes = [], 0
-        batch.append(text)
-        batch_bytes += size_bytes
-    if batch:
-        yield batch
+        Asks for vectors in base64, which are a third as large as lists of numbers, unless the
+        endpoint has refused that.
+        """
+        accepts_base64 = self._accepts_base64
+        try:
+            # The raw response is used, because the SDK's parser neither limits the size of a reply
+            # nor validates the reply.
+            with self._endpoint.client.embeddings.with_streaming_response.create(
+                input=texts,
+                model=self._model,
+                dimensions=self._dimensions or omit,
+                encoding_format="base64" if accepts_base64 else "float",
+                timeout=timeout,
+            ) as reply:
+                return self._endpoint.read(reply.http_response)
+        except APIStatusError as error:
+            content = refused_content(error)
+            if content is None:
+                raise
+            if not (accepts_base64 and refused_parameters(content, ("encoding_format",))):
+                if len(texts) > 1:
+                    raise _RequestTooLarge from None
+                raise
+        self._accepts_base64 = False
+        return self._request(texts, timeout)
 
 
 def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.floating]]:

@@ -14,6 +14,7 @@ the key or the request.
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,8 +41,8 @@ from hrag.values.ids import quoted
 # The maximum size of a reply. It is enough for 512 embeddings of 4,096 dimensions with 32 bytes for
 # each number. In JSON, a number has at most 26 bytes.
 MAX_REPLY_BYTES = 64 << 20
-# If a reply has an error status, at most this many bytes of its content are read. Only OpenAI's
-# error code in the content is used.
+# If a reply has an error status, at most this many bytes of its content are read. OpenAI's error
+# code and the names of refused parameters in the content are used; the content is never shown.
 MAX_ERROR_BYTES = 64 << 10
 
 # The shortest timeout of a read. With a timeout of zero, even bytes that have already arrived could
@@ -60,6 +61,10 @@ _RETRYABLE = frozenset({408, 409, 429})
 # A request with one of these statuses may have failed because of its content, so requests with
 # other content may succeed.
 _REQUEST_STATUSES = frozenset({400, 413, 422})
+# Some servers, for example llama.cpp, answer 500 if a text is too long. A retry would not help.
+_TOO_LONG = re.compile(
+    r"too (?:large|long)|exceeds? (?:the |its |maximum )*(?:context|token)", re.IGNORECASE
+)
 _KNOWN_CODES = frozenset(
     {
         "context_length_exceeded",
@@ -247,7 +252,7 @@ class Endpoint:
             return delay_s if self._retries.after_timeout else None
         if not isinstance(error, APIStatusError):
             return delay_s
-        if not is_retryable(error.status_code):
+        if not is_retryable(error.status_code) or refused_content(error) is not None:
             return None
         try:
             requested_s = float(error.response.headers.get("retry-after", delay_s))
@@ -281,6 +286,8 @@ class Endpoint:
         except APIStatusError as error:
             if error.response.has_redirect_location:
                 self._raise_for_redirect(error.response)
+            if error.status_code >= 500 and refused_content(error) is not None:
+                self.raise_rejected(f"answered {error.status_code}: a text is too long for it")
             self.raise_for_status(error.status_code, error.code, gave_up)
 
     def raise_for_status(self, status: int, code: object, gave_up: str = "") -> NoReturn:
@@ -336,13 +343,28 @@ def _check_status(response: httpx2.Response) -> None:
     if response.has_redirect_location:
         raise APIStatusError("", response=response, body=None)
     if not response.is_success:
-        raise APIStatusError("", response=response, body={"code": _error_code(response)})
+        content = _content(response, MAX_ERROR_BYTES).decode("utf-8", "replace")
+        body = {"code": _error_code(content), "content": content}
+        raise APIStatusError("", response=response, body=body)
 
 
-def _error_code(response: httpx2.Response) -> str | None:
+def refused_content(error: APIStatusError) -> str | None:
+    """Returns the content of the reply by which an endpoint has refused the content of a request.
+
+    Returns None if the status has another cause. The content may quote the request and the key, so
+    it must not be shown.
+    """
+    if not isinstance(error.body, dict):
+        return None
+    content = str(error.body["content"])
+    is_too_long = error.status_code == 500 and _TOO_LONG.search(content)
+    return content if error.status_code in _REQUEST_STATUSES or is_too_long else None
+
+
+def _error_code(text: str) -> str | None:
     """Returns OpenAI's error code from the content of a reply; None if there is none."""
     try:
-        content = json.loads(_content(response, MAX_ERROR_BYTES))
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return None
     error = content.get("error", content) if isinstance(content, dict) else None

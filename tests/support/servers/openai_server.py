@@ -36,7 +36,7 @@ PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply of the server. `data` becomes the body unless `body` is set.
+    """A reply of the server to `request`. `data` becomes the body unless `body` is set.
 
     If `events` is set, the events are streamed instead: bytes are sent unchanged, a float is a
     pause in seconds, and None ends the connection. Before the events, `slow_headers` headers are
@@ -51,6 +51,7 @@ class Reply:
     body: bytes | None = None
     delay_s: float = 0.0
     hang_up: bool = False
+    request: dict[str, Any] = field(default_factory=dict)
 
 
 Fault = Callable[[Reply], Reply]
@@ -210,7 +211,7 @@ class OpenAIServer:
             self.requests.append(request)
             self.authorizations.append(authorization)
             fault = self._faults.popleft() if self._faults else None
-        reply = self._correct_reply(request)
+        reply = replace(self._correct_reply(request), request=request)
         return reply if fault is None else fault(reply)
 
     def content(self, reply: Reply) -> bytes:

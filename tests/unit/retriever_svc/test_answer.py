@@ -24,7 +24,7 @@ from hrag.types import (
     Span,
     Timings,
 )
-from hrag.values.answers import AnswerEnd, AnswerQuery, FinishReason
+from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, FinishReason, Reasoning
 from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.answer import AnswerPipeline, AnswerSetup
 from retriever_svc.prompt import Prompt
@@ -66,6 +66,20 @@ class MarkerChat(CitingChat):
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
         yield "[1] " * 8192
         yield ChatEnd(FinishReason.STOP)
+
+
+class ReasoningChat(CitingChat):
+    """A chat model that reasons before and between the pieces of its text."""
+
+    def __init__(self, *thoughts: str) -> None:
+        self._thoughts = thoughts
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        yield from map(Reasoning, self._thoughts)
+        yield "Dogs "
+        yield Reasoning("More.")
+        yield "bark [1]."
+        yield ChatEnd(FinishReason.STOP, 12, 3)
 
 
 class HangingEmbedder(HashEmbedder):
@@ -162,6 +176,47 @@ def test_a_long_piece_of_text_is_processed_in_steps_between_which_other_calls_ru
     assert isinstance(end, AnswerEnd)
     assert "".join(map(str, pieces)).startswith("[1] [1]")
     assert len(yields) >= 32
+
+
+def _answered_with_reasoning(*thoughts: str, asked: bool) -> list[AnswerEvent]:
+    pipeline = _pipeline(FakeSearch(_passage()), HashEmbedder(4), ReasoningChat(*thoughts))
+    _, *events = pipeline(replace(QUERY, reasoning=asked), NEVER)
+    return events
+
+
+def test_reasoning_is_no_part_of_the_text_and_is_sent_only_if_asked_for() -> None:
+    *pieces, end = _answered_with_reasoning("Passage [1] says that cats sleep. ", asked=False)
+    assert pieces == ["Dogs", " bark [1]."]
+    assert isinstance(end, AnswerEnd)
+    assert [citation.marker for citation in end.citations] == [1]
+    *pieces, same_end = _answered_with_reasoning("Passage [1] says so. ", asked=True)
+    assert [piece for piece in pieces if isinstance(piece, str)] == ["Dogs", " bark [1]."]
+    thoughts = [piece.text for piece in pieces if isinstance(piece, Reasoning)]
+    assert "".join(thoughts) == "Passage [1] says so. More."
+    assert isinstance(same_end, AnswerEnd)
+    assert same_end.citations == end.citations
+
+
+def test_reasoning_is_as_guarded_as_an_answer() -> None:
+    thought = "\x1b[2J ![x](https://evil.example/?q) <img src=x> [7] \u202e"
+    thoughts = [
+        event.text
+        for event in _answered_with_reasoning(*thought, asked=True)
+        if isinstance(event, Reasoning)
+    ]
+    shown = "".join(thoughts)
+    assert "! [x]" in shown
+    assert "< img" in shown
+    assert "https:// evil" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
+def test_reasoning_beyond_its_limit_is_left_out() -> None:
+    half = "Hündchen " * (MAX_ANSWER_BYTES // 15)
+    events = _answered_with_reasoning(half, half, half, asked=True)
+    assert "".join(event for event in events if isinstance(event, str)) == "Dogs bark [1]."
+    thoughts = [event.text for event in events if isinstance(event, Reasoning)]
+    assert MAX_ANSWER_BYTES - 4 < len("".join(thoughts).encode()) <= MAX_ANSWER_BYTES
 
 
 def test_a_tenant_may_use_half_of_the_slots_after_another_tenant_has_asked() -> None:

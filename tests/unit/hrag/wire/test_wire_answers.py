@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import ChatUnavailable, InvalidArgument
 from hrag.v1 import retriever_pb2 as pb
-from hrag.values.answers import AnswerEnd, AnswerQuery, Citation, FinishReason
+from hrag.values.answers import AnswerEnd, AnswerQuery, Citation, FinishReason, Reasoning
 from hrag.wire import answers
 from tests.support.documents.values import (
     F32,
@@ -35,13 +35,13 @@ ends = st.builds(
 )
 
 
-@given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32))
+@given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32, reasoning=st.booleans()))
 def test_a_question_is_unchanged_after_encoding_and_parsing(query: AnswerQuery) -> None:
     encoded = answers.answer_request(query).SerializeToString()
     assert answers.answer_query_from(pb.AnswerRequest.FromString(encoded)) == query
 
 
-@given(st.one_of(search_results, TEXT, ends))
+@given(st.one_of(search_results, TEXT, st.builds(Reasoning, TEXT), ends))
 def test_an_answer_event_is_unchanged_after_encoding_and_parsing(event: Any) -> None:
     message = answers.answer_response(event)
     parsed = pb.AnswerResponse.FromString(message.SerializeToString())

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 
 from hrag.config import CommonSettings, SettingsError
+from hrag.models.chat import ChatEnd
 from hrag.models.chat.chat_factory import open_chat
+from hrag.values.answers import Reasoning
 from hrag.values.deadline import NEVER
 from tests.support.servers.openai_server import (
     SAID,
     OpenAIServer,
+    says,
 )
 
 KEY = "sk-test-4711"
@@ -80,3 +83,27 @@ def test_the_refusal_of_an_invalid_setting_names_it(
     with pytest.raises(SettingsError, match=message) as refused:
         _open_from(monkeypatch, **variables)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("tags", "finish", "expected"),
+    [
+        ("auto", "length", ["Dogs bark"]),
+        ("both", "length", ["Dogs ", "bark"]),
+        ("closing", "length", [Reasoning("Dogs bark")]),
+        ("closing", "stop", ["Dogs bark"]),
+    ],
+)
+def test_the_settings_say_how_the_model_marks_reasoning(
+    tags: str,
+    finish: str,
+    expected: list[Any],
+    server: OpenAIServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variables = {"HRAG_CHAT_BASE_URL": server.base_url, "HRAG_CHAT_REASONING_TAGS": tags}
+    model = _open_from(monkeypatch, **variables)
+    server.inject(says("Dogs ", "bark", finish=finish))
+    *pieces, end = model.stream("Hello?", 100, NEVER)
+    assert isinstance(end, ChatEnd)
+    assert pieces == expected

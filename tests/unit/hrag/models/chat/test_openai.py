@@ -13,6 +13,7 @@ from hrag.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 from hrag.models.chat import ChatEnd, Completion
 from hrag.models.chat import openai_chat as chat
 from hrag.models.chat.openai_chat import MAX_LINE_BYTES, MAX_TOKEN_CHARS, OpenAIChat
+from hrag.models.chat.reasoning_tags import TagUse
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER, Deadline
@@ -54,6 +55,12 @@ def model(model_with: ModelFactory) -> OpenAIChat:
     return model_with()
 
 
+@pytest.fixture
+def untagged_model(model_with: ModelFactory) -> OpenAIChat:
+    """A model that is known to write untagged text, so its text is not held back."""
+    return model_with(tag_use=TagUse.UNTAGGED)
+
+
 def completed(model: OpenAIChat, max_tokens: int = 100, deadline: Deadline = NEVER) -> Completion:
     return model.complete(PROMPT, max_tokens, deadline)
 
@@ -78,11 +85,12 @@ def test_a_request_contains_model_prompt_limit_and_key(
 
 
 def test_each_piece_of_text_is_yielded_as_soon_as_it_arrives(
-    server: OpenAIServer, model: OpenAIChat
+    server: OpenAIServer, untagged_model: OpenAIChat
 ) -> None:
     server.inject(before_event(1, 0.3))
     began = time.monotonic()
-    arrivals = [(piece, time.monotonic() - began) for piece in model.stream(PROMPT, 100, NEVER)]
+    stream = untagged_model.stream(PROMPT, 100, NEVER)
+    arrivals = [(piece, time.monotonic() - began) for piece in stream]
     assert [piece for piece, _ in arrivals] == [*SAID, NORMAL_END]
     assert arrivals[0][1] < 0.25 < arrivals[1][1]
 
@@ -158,10 +166,10 @@ def test_the_end_of_the_stream_is_awaited_only_briefly_after_the_text(
 
 
 def test_closing_the_stream_disconnects_from_the_endpoint(
-    server: OpenAIServer, model: OpenAIChat
+    server: OpenAIServer, untagged_model: OpenAIChat
 ) -> None:
     server.inject(before_event(1, 30))
-    stream = model.stream(PROMPT, 100, NEVER)
+    stream = untagged_model.stream(PROMPT, 100, NEVER)
     assert next(stream) == SAID[0]
     stream.close()
     until(lambda: server.streams_left)
@@ -208,9 +216,11 @@ def test_a_long_retry_after_fails_at_once(
     assert server.calls == 1
 
 
-def test_a_reply_that_has_started_is_not_retried(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_reply_that_has_started_is_not_retried(
+    server: OpenAIServer, untagged_model: OpenAIChat
+) -> None:
     server.inject(before_event(2, None))
-    stream = model.stream(PROMPT, 100, NEVER)
+    stream = untagged_model.stream(PROMPT, 100, NEVER)
     assert [next(stream), next(stream)] == list(SAID[:2])
     with pytest.raises(ChatUnavailable, match="ended the reply early"):
         next(stream)
@@ -294,10 +304,11 @@ def test_an_endpoint_that_does_not_run_raises_chat_unavailable(model_with: Model
     ("status", "code", "problem"),
     [
         (400, "context_length_exceeded", "400 (context_length_exceeded): check the limits"),
+        (413, None, "answered 413: check the limits"),
         (401, "invalid_api_key", "401 (invalid_api_key): check HRAG_CHAT_API_KEY"),
         (403, None, "403: the key in HRAG_CHAT_API_KEY"),
         (404, "model_not_found", "404 (model_not_found): check HRAG_CHAT_MODEL"),
-        (422, "secret", "answered 422"),
+        (422, "secret", "answered 422: check the limits"),
     ],
 )
 def test_a_rejected_request_is_not_retried(

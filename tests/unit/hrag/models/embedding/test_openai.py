@@ -11,18 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from hrag.config import MAX_REQUEST_BYTES, MAX_REQUEST_TEXTS
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
-from hrag.models.embedding.openai_embedder import (
-    MAX_REQUEST_BYTES,
-    MAX_REQUEST_TEXTS,
-    OpenAIEmbedder,
-    batches,
-)
+from hrag.models.embedding.openai_embedder import OpenAIEmbedder
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import MAX_REPLY_BYTES
 from hrag.values.deadline import Deadline
@@ -118,19 +112,6 @@ def test_long_texts_are_split_into_several_requests(
     texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9 + 1) for number in range(5)]
     assert_equal_vectors(embedder.embed(texts), vectors_of(texts))
     assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
-
-
-@given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
-def test_batches_are_in_order_and_within_the_size_limit(sizes: list[int]) -> None:
-    """Each batch is as large as possible. Only a batch of a single text may exceed the limit."""
-    texts = ["x" * size for size in sizes]
-    all_batches = list(batches(texts))
-    assert [text for batch in all_batches for text in batch] == texts
-    totals = [sum(map(len, batch)) for batch in all_batches]
-    for batch, total in zip(all_batches, totals, strict=True):
-        assert len(batch) == 1 or total <= MAX_REQUEST_BYTES
-    for total, next_batch in zip(totals, all_batches[1:], strict=False):
-        assert total + len(next_batch[0]) > MAX_REQUEST_BYTES
 
 
 # The following tests cover the probe, which is the request that determines the dimension.
@@ -346,7 +327,8 @@ def test_a_connection_that_is_lost_each_time_raises_embedder_unavailable(
         (401, "invalid_api_key", "answered 401 (invalid_api_key): check OPENAI_API_KEY"),
         (403, None, "answered 403: the key in OPENAI_API_KEY"),
         (404, "model_not_found", "answered 404 (model_not_found): check OPENAI_BASE_URL"),
-        (422, "secret", "answered 422"),
+        (413, None, "answered 413: check the model's limit"),
+        (422, "secret", "answered 422: check HRAG_OPENAI_DIMENSIONS"),
     ],
 )
 def test_a_rejected_request_is_not_retried(
@@ -354,7 +336,7 @@ def test_a_rejected_request_is_not_retried(
 ) -> None:
     server.inject(openai_server.refuse(status, code))
     with pytest.raises(EmbedderRejected) as raised:
-        embedder.embed(TEXTS)
+        embedder.embed(TEXTS[:1])
     assert problem in raised.value.message
     assert server.address in raised.value.message
     assert server.calls == 1
@@ -362,12 +344,13 @@ def test_a_rejected_request_is_not_retried(
 
 @pytest.mark.parametrize(
     ("status", "requests"),
-    [(400, 4), (413, 4), (422, 4), (401, 1), (402, 1), (403, 1), (404, 1)],
+    # Three texts are refused, then two, then one, and then each text alone.
+    [(400, 6), (413, 6), (422, 6), (401, 1), (402, 1), (403, 1), (404, 1)],
 )
 def test_a_rejected_batch_is_repeated_text_by_text_if_one_text_may_be_the_cause(
     status: int, requests: int, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
-    server.inject(openai_server.refuse(status), times=4)
+    server.inject(openai_server.refuse(status), times=6)
     outcomes = CachedQueries(embedder, 10).embed_each("tenant", TEXTS)
     assert [type(outcome) for outcome in outcomes] == [EmbedderRejected] * 3
     assert all(f"answered {status}" in str(outcome) for outcome in outcomes)
@@ -385,7 +368,7 @@ def test_errors_repeat_neither_key_nor_texts(
 ) -> None:
     """Neither the message nor a logged traceback contains the key or a text."""
     words = f"Incorrect API key {KEY} for '{TEXTS[0]}'"
-    server.inject(openai_server.refuse(status, TEXTS[1], words=words))
+    server.inject(openai_server.refuse(status, TEXTS[1], words=words), times=3)
     base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
     with pytest.raises((EmbedderUnavailable, EmbedderRejected)) as raised:
         embedder_with(access=EndpointAccess(base_url, KEY), max_retries=0).embed(TEXTS)
