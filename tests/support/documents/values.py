@@ -1,6 +1,6 @@
 """Strategies that draw values of the classes of `hrag.types`; any value of a field may occur."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC
 from typing import Any
 
@@ -234,7 +234,10 @@ queries = st.builds(
     max_per_document=U32,
     rerank=st.none() | st.booleans(),
 )
-limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9, U64, U64, *[U32] * 4, U64, *[U32] * 5)
+limits = st.builds(
+    types.Limits,
+    **{field.name: U64 if field.name.endswith("_bytes") else U32 for field in fields(types.Limits)},
+)
 reader_details = st.builds(types.EmbeddedReaderStatus, U64, U64, U32, U64, U64, U32)
 reader_statuses = st.builds(types.ReaderStatus, st.floats(0, 1e6), st.none() | reader_details)
 server_infos = st.builds(
