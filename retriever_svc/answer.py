@@ -247,8 +247,8 @@ class AnswerPipeline:
 def _limited(pieces: Pieces) -> Iterator[str | Reasoning | ChatEnd]:
     """Yields the pieces of a model's text and reasoning, and then its ChatEnd.
 
-    The pieces are cut to `_STEP_CHARS` characters. If the text has more than MAX_ANSWER_BYTES bytes,
-    it is cut, and its finish reason is LENGTH.
+    The pieces are cut to `_STEP_CHARS` characters. If the text has more than MAX_ANSWER_BYTES
+    bytes, it is cut, and its finish reason is LENGTH.
     """
     left_bytes = MAX_ANSWER_BYTES
     for piece in _cut(pieces):
