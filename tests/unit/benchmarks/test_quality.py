@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.figures import Figure, Results
 from benchmarks.quality.__main__ import main
+from benchmarks.quality.oracle import Oracle
 from benchmarks.quality.run import SYSTEMS, below_dense, figures, systems_of
 from benchmarks.quality.sets import NoSets, read_sets
 from benchmarks.quality.tables import tables
@@ -182,3 +183,23 @@ def test_missing_figures_are_accepted_if_only_some_sets_were_measured(tmp_path: 
     assert folder.judge(latest, "store it", partial=True) == 0
     assert folder.judge(latest, "store it", partial=False) == 1
     assert folder.judge(latest, "store it", partial=False, compares=False) == 0
+
+
+def test_the_oracle_scores_a_leaf_by_the_share_of_the_gold_in_it() -> None:
+    (quality_set,) = read_sets(MINIATURE)
+    question = quality_set.questions[0]
+    (gold,) = question.gold
+    assert isinstance(gold, GoldSpan)
+    document_id, start, end = gold.span
+    texts = {document.document_id: str(document.body) for document in quality_set.documents()}
+    middle = (start + end) // 2
+    first, whole = texts[document_id][:middle], texts[document_id]
+    oracle = Oracle([quality_set])
+    assert oracle.score(question.text, f"Title > Section\n{whole}") == 1
+    assert oracle.score(question.text, whole) == 1
+    assert oracle.score(question.text, first) == pytest.approx((middle - start) / (end - start))
+    assert oracle.score(question.text, "a text of no document") == 0
+    assert oracle.score("another question", whole) == 0
+    guesses = {Oracle([quality_set], 1.0).score(question.text, whole) for _ in range(2)}
+    assert len(guesses) == 1
+    assert 0 < guesses.pop() < 1

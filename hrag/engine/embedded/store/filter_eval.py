@@ -119,10 +119,10 @@ class FilterEvaluation:
             if not len(matches):
                 break
             matches = intersection(matches, self._select(condition))
-        for negation in negative:
+        for excluded in negative:
             if not len(matches):
                 break
-            matches = difference(matches, self._any(negation.filters))
+            matches = difference(matches, self._any(excluded.filters))
         return matches
 
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
