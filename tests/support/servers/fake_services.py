@@ -93,7 +93,7 @@ class Fake:
             yield ipb.IngestDocumentsResponse(outcomes=[outcome])
 
     def Answer(self, request: Any, context: Any) -> Iterator[Any]:
-        """Yields passages, text and end.
+        """Yields passages, reasoning if the request asks for it, text and end.
 
         If `failures` has errors, it raises the first one before the passages. An error that is
         there after the text is raised then.
@@ -105,6 +105,8 @@ class Fake:
             raise self.failures.popleft()
         yield rpb.AnswerResponse(passages=rpb.SearchResponse(mode=rpb.SEARCH_MODE_STANDARD))
         self.may_answer.wait(5)
+        if request.reasoning:
+            yield rpb.AnswerResponse(reasoning="Hm.")
         yield rpb.AnswerResponse(text="Dogs")
         if self.failures:
             raise self.failures.popleft()

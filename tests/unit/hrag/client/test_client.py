@@ -6,6 +6,7 @@ The services are fakes.
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from hrag.types import (
     SearchQuery,
     SearchResult,
 )
-from hrag.values.answers import AnswerEvent, AnswerQuery, FinishReason
+from hrag.values.answers import AnswerEvent, AnswerQuery, FinishReason, Reasoning
 from tests.support.servers.fake_services import (
     REPLIES,
     Call,
@@ -196,9 +197,9 @@ def test_a_call_to_the_same_machine_uses_no_proxy(address: str, uses_proxy: bool
 # The following tests cover answers.
 
 
-def _events(client: Any) -> Any:
+def _events(client: Any, **options: Any) -> Any:
     """Returns all events of an answer; for an asyncio client, a coroutine that returns them."""
-    answer = client.answer(SearchQuery("t", "text"))
+    answer = client.answer(SearchQuery("t", "text"), **options)
     if isinstance(client, Client):
         return list(answer)
     return _events_of(answer)
@@ -214,6 +215,13 @@ def test_an_answer_is_retried_until_its_first_event_has_arrived(run: Any) -> Non
     passages, text, end = run(fake, _events)
     assert (type(passages), text, end.finish_reason) == (SearchResult, "Dogs", FinishReason.STOP)
     assert fake.calls == {"Answer": 2}
+
+
+@BOTH_CLIENTS
+def test_an_answer_has_reasoning_only_if_asked_for(run: Any) -> None:
+    assert run(Fake(), _events)[1] == "Dogs"
+    _, *pieces, _ = run(Fake(), partial(_events, reasoning=True))
+    assert pieces == [Reasoning("Hm."), "Dogs"]
 
 
 def test_an_answer_is_not_retried_after_its_first_event() -> None:

@@ -69,6 +69,11 @@ def test_an_answer_comes_as_events_named_for_their_fields(gateway: Gateway) -> N
     ]
 
 
+def test_reasoning_comes_as_events_only_if_asked_for(gateway: Gateway) -> None:
+    reply = gateway.post(ANSWER, _SEARCH | {"reasoning": True}, {"accept": "text/event-stream"})
+    assert _events(reply)[1:3] == [("reasoning", "Hm."), ("text", "Dogs")]
+
+
 def test_an_answer_comes_as_connect_frames(gateway: Gateway) -> None:
     reply = gateway.post(ANSWER, _frame(json.dumps(_SEARCH).encode()), _CONNECT)
     assert reply.headers["content-type"] == "application/connect+json"
