@@ -25,6 +25,12 @@ from hrag.values.collections import (
     SummaryUnit,
     TreeSettings,
 )
+from hrag.values.conversation import (
+    ConversationTurn,
+    StandaloneMethod,
+    StandaloneQuestion,
+    TurnRole,
+)
 from hrag.values.documents import (
     ByteRange,
     Document,
@@ -58,6 +64,8 @@ from hrag.values.limits import (
     MAX_CANDIDATES,
     MAX_CHUNK_TOKENS,
     MAX_EMBEDDED_BYTES,
+    MAX_HISTORY_BYTES,
+    MAX_HISTORY_TURNS,
     MAX_JSON_DEPTH,
     MAX_JSON_VALUES,
     MAX_LEVELS,
@@ -127,6 +135,8 @@ __all__ = [
     "MAX_CANDIDATES",
     "MAX_CHUNK_TOKENS",
     "MAX_EMBEDDED_BYTES",
+    "MAX_HISTORY_BYTES",
+    "MAX_HISTORY_TURNS",
     "MAX_JSON_DEPTH",
     "MAX_JSON_VALUES",
     "MAX_LEVELS",
@@ -160,6 +170,7 @@ __all__ = [
     "Citation",
     "Collection",
     "CollectionSettings",
+    "ConversationTurn",
     "Document",
     "DocumentCount",
     "DocumentDeletion",
@@ -197,11 +208,14 @@ __all__ = [
     "ServerInfo",
     "SettingsRequest",
     "Span",
+    "StandaloneMethod",
+    "StandaloneQuestion",
     "StoreTotals",
     "SummaryScope",
     "SummaryUnit",
     "TermSpan",
     "Timings",
     "TreeSettings",
+    "TurnRole",
     "check_batch",
 ]

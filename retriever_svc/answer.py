@@ -18,6 +18,7 @@ from hrag.models.chat import ChatEnd, ChatModel, Pieces
 from hrag.models.embedding.cache import CachedQueries
 from hrag.observe import metrics
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.values.conversation import ConversationTurn, check_history
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
     Cancelled,
@@ -37,6 +38,7 @@ from retriever_svc.markup_guard import hosts_in
 from retriever_svc.prompt import Prompt, fitting_prompt
 from retriever_svc.query_options import check_query
 from retriever_svc.search_pipeline import Search
+from retriever_svc.standalone_question import StandaloneQuestions
 
 _log = structlog.get_logger()
 
@@ -52,7 +54,8 @@ class AnswerSetup:
 
     At most `max_concurrent` answers are written at the same time. `max_tokens` is the maximum
     length of an answer, in tokens. `passage_tokens` is the maximum number of tokens of all passages
-    together, for a query that has no token budget.
+    together, for a query that has no token budget. `standalone_timeout_s` limits the time in which
+    the chat model makes the question of a conversation stand alone.
     """
 
     chat: ChatModel
@@ -60,16 +63,21 @@ class AnswerSetup:
     max_concurrent: int
     max_tokens: int
     passage_tokens: int
+    standalone_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class _ModelRequest:
-    """A question for the model, and the passages from which the model answers it."""
+    """A question for the model, and the passages from which the model answers it.
+
+    `history` has the turns before the question.
+    """
 
     tenant_id: str
     question: str
     max_tokens: int
     passages: Sequence[Passage]
+    history: Sequence[ConversationTurn]
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -102,30 +110,37 @@ class AnswerPipeline:
         self._setup = setup
         self._clock = clock
         self._slots = AnswerSlots(setup.max_concurrent)
+        self._standalone = StandaloneQuestions(setup.chat, setup.standalone_timeout_s)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
         Closing the iterator cancels the request to the model. Raises the errors of `Search`. Raises
-        InvalidArgument or TooLarge if the question or `max_tokens` is not allowed. Raises TooBusy
-        if too many answers are being written.
+        InvalidArgument or TooLarge if the question, `max_tokens` or `history` is not allowed.
+        Raises TooBusy if too many answers are being written.
         """
         began = self._clock()
         if query.search.mode is None:
             query = replace(query, search=replace(query.search, mode=SearchMode.CONTEXT))
         check_query(query.search)
+        check_history(query.history)
         question = _question(query)
         max_tokens = self._max_tokens(query)
         with self._slots.slot(query.search.tenant_id):
             search = self._with_token_budget(query.search)
+            standalone = None
+            if _is_question_of_conversation(query):
+                standalone = self._standalone(question, query.history, deadline)
+                search = replace(search, query=standalone.text)
             result = self._search(search, deadline, embedding_s=_EMBEDDING_S)
             # The model cites passages by number, and the client numbers the passages that it
             # receives. So the client must receive exactly the passages of the prompt.
-            result = replace(result, passages=fitting_prompt(result.passages, search.token_budget))
+            fitting_passages = fitting_prompt(result.passages, search.token_budget)
+            result = replace(result, passages=fitting_passages, standalone_question=standalone)
             yield result
             if result.passages:
                 request = _ModelRequest(
-                    query.search.tenant_id, question, max_tokens, result.passages
+                    query.search.tenant_id, question, max_tokens, result.passages, query.history
                 )
                 yield from self._stream(request, began, deadline)
             else:
@@ -151,7 +166,7 @@ class AnswerPipeline:
         self, request: _ModelRequest, began: float, deadline: Deadline
     ) -> Iterator[AnswerEvent]:
         passages = request.passages
-        prompt = self._setup.prompt(request.question, passages)
+        prompt = self._setup.prompt(request.question, passages, request.history)
         marker_filter = MarkerFilter(len(passages), request.hosts)
         first_text_us = 0
         end, error = ChatEnd(FinishReason.FAILED), None
@@ -230,6 +245,15 @@ def unconfigured(*_: object) -> NoReturn:
         "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL if the "
         "model is not OpenAI's"
     )
+
+
+def _is_question_of_conversation(query: AnswerQuery) -> bool:
+    """Returns True if the search's text may depend on earlier turns of a conversation.
+
+    A caller that sets a separate question or a vector has chosen what to search for.
+    """
+    is_chosen = query.question or query.search.vector is not None
+    return bool(query.history and query.search.text and not is_chosen)
 
 
 def _question(query: AnswerQuery) -> str:

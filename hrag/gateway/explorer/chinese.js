@@ -324,6 +324,8 @@ export default {
   "limit.jsonDepth": "JSON 请求的层数",
   "limit.batchRefusals": "批量中被拒绝的搜索",
   "limit.callMetadataPairs": "一次调用的元数据项",
+  "limit.historyTurns": "对话的轮数",
+  "limit.historyBytes": "对话的文本",
   "reader.lag": "滞后",
   "reader.sequence": "已应用的提交",
   "reader.collections": "内存中的集合",

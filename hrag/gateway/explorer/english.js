@@ -360,6 +360,8 @@ export default {
   "limit.jsonDepth": "Depth of a JSON request",
   "limit.batchRefusals": "Refused searches per batch",
   "limit.callMetadataPairs": "Metadata pairs per call",
+  "limit.historyTurns": "Turns of a conversation",
+  "limit.historyBytes": "Text of a conversation",
   "reader.lag": "Lag",
   "reader.sequence": "Commits applied",
   "reader.collections": "Collections in memory",

@@ -23,7 +23,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from hrag.text.analysis.stop_words import STOP_WORDS
+from hrag.text.stop_words import STOP_WORDS
 from hrag.values.errors import InvalidArgument
 from hrag_fast import LeafTerms, Matches, TermExtractor, Token, term_id
 

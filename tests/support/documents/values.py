@@ -190,6 +190,8 @@ search_results = st.builds(
     fallback=TEXT,
     reranked=st.booleans(),
     rerank_failure=TEXT,
+    standalone_question=st.none()
+    | st.builds(types.StandaloneQuestion, TEXT, st.sampled_from(types.StandaloneMethod), TEXT),
 )
 moments = st.datetimes(timezones=st.just(UTC))
 values = TEXT | st.floats(allow_nan=False) | st.booleans() | moments
@@ -234,7 +236,9 @@ queries = st.builds(
     max_per_document=U32,
     rerank=st.none() | st.booleans(),
 )
-limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9, U64, U64, *[U32] * 4, U64, *[U32] * 5)
+limits = st.builds(
+    types.Limits, U64, U64, U64, *[U32] * 9, U64, U64, *[U32] * 4, U64, *[U32] * 6, U64
+)
 reader_details = st.builds(types.EmbeddedReaderStatus, U64, U64, U32, U64, U64, U32)
 reader_statuses = st.builds(types.ReaderStatus, st.floats(0, 1e6), st.none() | reader_details)
 server_infos = st.builds(

@@ -14,7 +14,7 @@ from retriever_svc.servicer import RetrieverServicer
 from tests.support.servers import credentials
 from tests.support.servers.servers import connected
 
-LIMITS = Limits(*range(24))
+LIMITS = Limits(*range(26))
 EMBEDDED = ReaderStatus(1.5, EmbeddedReaderStatus(9, 7, 2, 100, 200, 1))
 
 
