@@ -6,7 +6,7 @@ contains the error.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -142,9 +142,12 @@ class AnswerPipeline:
                 request = _ModelRequest(
                     query.search.tenant_id, question, max_tokens, result.passages, query.history
                 )
-                yield from self._stream(request, began, deadline)
+                end = yield from self._stream(request, began, deadline)
             else:
-                yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
+                end = self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
+        # The slot is free before the caller knows the end, so the caller's next question, which may
+        # follow at once, is not refused because of this one.
+        yield end
 
     def _max_tokens(self, query: AnswerQuery) -> int:
         limit = self._setup.max_tokens
@@ -164,7 +167,8 @@ class AnswerPipeline:
 
     def _stream(
         self, request: _ModelRequest, began: float, deadline: Deadline
-    ) -> Iterator[AnswerEvent]:
+    ) -> Generator[AnswerEvent, None, AnswerEnd]:
+        """Yields the text of the model in pieces; returns the last event."""
         passages = request.passages
         prompt = self._setup.prompt(request.question, passages, request.history)
         marker_filter = MarkerFilter(len(passages), request.hosts)
@@ -197,7 +201,7 @@ class AnswerPipeline:
         embed = partial(self._sentence_embedder.embed_each, request.tenant_id, deadline=share)
         supported = fitting(citations(marker_filter.text, statements, passages, embed), self._reply)
         answer_end = self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
-        yield replace(answer_end, removed_citations=marker_filter.removed)
+        return replace(answer_end, removed_citations=marker_filter.removed)
 
     def _end(
         self,

@@ -155,6 +155,17 @@ def test_a_text_that_does_not_end_is_cut() -> None:
     assert chat.closed
 
 
+@pytest.mark.parametrize("passages", [(), (_passage(),)], ids=["no passages", "a passage"])
+def test_the_next_question_may_follow_as_soon_as_the_end_is_received(
+    passages: tuple[Passage, ...],
+) -> None:
+    answer = _pipeline(FakeSearch(*passages), HashEmbedder(4), CitingChat(), max_concurrent=1)
+    with closing(answer(QUERY, NEVER)) as first_answer:
+        while not isinstance(next(first_answer), AnswerEnd):
+            pass
+        assert len(list(answer(QUERY, NEVER))) >= 2
+
+
 HISTORY = (
     ConversationTurn(TurnRole.USER, "what do dogs do?"),
     ConversationTurn(TurnRole.ASSISTANT, "Dogs bark, see https://evil.example/x"),
