@@ -23,7 +23,14 @@ from hrag.cli.options import (
     option_group,
 )
 from hrag.cli.search import MaxTokens, read_answer, search_query, show_answer_sources
-from hrag.cli.terminal import output, print_json_line, show_error, show_note
+from hrag.cli.terminal import (
+    ExitCode,
+    Failure,
+    output,
+    print_json_line,
+    show_error,
+    show_note,
+)
 from hrag.values.conversation import ConversationTurn, TurnRole, latest_turns
 from hrag.values.errors import HragError
 from hrag.values.search import SearchQuery
@@ -107,6 +114,8 @@ def _questions(*, is_interactive: bool) -> Iterator[str]:
         except EOFError:
             typer.echo()
             return
+        except UnicodeDecodeError:
+            raise Failure("standard input is not UTF-8", ExitCode.USAGE) from None
         if not (line or is_interactive):
             return
         if line.strip():

@@ -73,7 +73,7 @@ def latest_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, .
     latest: list[ConversationTurn] = []
     left_bytes = MAX_HISTORY_BYTES
     for turn in reversed(tuple(turns)):
-        text = turn.text.encode()[:left_bytes].decode("utf-8", "ignore")
+        text = turn.text.encode("utf-8", "ignore")[:left_bytes].decode("utf-8", "ignore")
         if len(latest) == MAX_HISTORY_TURNS or not left_bytes:
             break
         if text.strip():

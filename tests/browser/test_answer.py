@@ -109,6 +109,34 @@ def test_a_models_markup_stays_text(explorer: Explorer, served: Served) -> None:
     assert explorer.page.evaluate("window.attacked") is None
 
 
+def test_a_question_may_refer_to_the_questions_before(explorer: Explorer, served: Served) -> None:
+    view = explorer.page.get_by_role("tabpanel")
+    conversation = view.locator(".conversation")
+    expect(conversation).to_be_hidden()
+    served.chat.inject(says("Torque 40 [1]."))
+    ask(explorer)
+    expect(conversation).to_be_visible()
+    expect(conversation.get_by_role("listitem")).to_have_count(0)
+    served.chat.inject(says("What is the torque of the gasket?"))
+    served.chat.inject(says("It is 40 [1]."))
+    ask(explorer, "and what is it?")
+    passages = explorer.region("Passages of the answer")
+    expect(passages).to_contain_text("Searched for: What is the torque of the gasket?")
+    expect(explorer.region("Answer").get_by_role("listitem")).to_contain_text("It is 40")
+    expect(conversation.get_by_role("listitem")).to_have_text("gasket torqueTorque 40 [1].")
+    prompt = served.chat.requests[-1]["messages"][0]["content"]
+    assert "User:\n> gasket torque\n\nAssistant:\n> Torque 40" in prompt
+    served.chat.inject(refuse(400))
+    ask(explorer, "why?")
+    expect(passages.locator(".warning")).to_contain_text("Words of the last questions were added")
+    expect(conversation.get_by_role("listitem")).to_have_count(2)
+    conversation.get_by_role("button", name="New conversation").click()
+    expect(conversation).to_be_hidden()
+    ask(explorer)
+    expect(passages.get_by_role("article").first).to_be_visible()
+    assert "User:" not in served.chat.requests[-1]["messages"][0]["content"]
+
+
 def test_without_passages_the_model_is_not_called(explorer: Explorer) -> None:
     explorer.show("answer")
     explorer.page.get_by_text("Search setting").click()

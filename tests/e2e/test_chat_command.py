@@ -47,7 +47,7 @@ def shell(
     answering.client.ingest(tenant, Document("Dogs bark at night.", "dogs"))
     script, chat_endpoint.script = chat_endpoint.script, scripted
 
-    def run(lines: str, *options: str) -> Any:
+    def run(lines: str | bytes, *options: str) -> Any:
         arguments = ["chat", "--tenant", tenant, *options]
         return CliRunner().invoke(app, arguments, input=lines, env=env)
 
@@ -100,6 +100,8 @@ def test_a_pipe_ends_with_the_first_question_that_fails(
     done = shell("what do dogs do?\n", "--limit", "1", "--min-score", "nan")
     assert done.exit_code == 1
     assert "min_score" in done.stderr
+    done = shell(b"what\xff?\n")
+    assert (done.exit_code, done.stderr) == (2, "error: standard input is not UTF-8\n")
 
 
 def test_without_questions_nothing_is_asked(shell: Shell, chat_endpoint: OpenAIServer) -> None:

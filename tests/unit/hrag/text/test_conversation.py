@@ -26,6 +26,32 @@ def test_the_words_of_the_question_itself_are_not_added() -> None:
     assert text == "Is Leukaemia hereditary? causes"
 
 
+def test_only_the_names_of_a_question_with_names_are_added() -> None:
+    history = _asked("In which year did Ada Lovelace meet Babbage in London? Why?")
+    assert with_last_turns("And when was she born?", history) == (
+        "And when was she born? Ada Lovelace Babbage London"
+    )
+    history = _asked("ABC stopped which jingle in the 1970s?", "which doctors treat leukaemia?")
+    assert with_last_turns("And why?", history) == ("And why? doctors treat leukaemia ABC 1970s")
+
+
+@pytest.mark.parametrize(
+    ("question", "stands_alone"),
+    [
+        ("What are the treatments for Breast Cancer?", True),
+        ("Who wrote the lyrics of it for Valkyria Chronicles?", False),
+        ("What are the usual treatments of this sort?", False),
+        ("And in Berlin?", False),
+        ("第一工作组的报告摘要表明了人类活动造成了什么影响？", True),
+        ("第一工作组的报告摘要表明了人类活动对它造成了什么影响？", False),
+        ("怎么治疗？", False),
+    ],
+)
+def test_a_question_that_names_something_is_unchanged(question: str, stands_alone: bool) -> None:
+    text = with_last_turns(question, _asked("What is Leukaemia?", "什么是白血病？"))
+    assert (text == question) == stands_alone
+
+
 def test_a_question_in_a_script_without_spaces_gets_the_whole_clause() -> None:
     assert with_last_turns("怎么治疗？", _asked("什么是白血病？")) == "怎么治疗？ 什么是白血病"
 
@@ -42,14 +68,18 @@ def test_without_new_words_the_question_is_unchanged() -> None:
 
 def test_few_words_are_added_however_long_the_conversation_is() -> None:
     history = _asked(*[f"word{number} " * 100 for number in range(1000)])
-    assert len(with_last_turns("why?", history)) < 200
-    assert len(with_last_turns("为什么？", _asked("狗" * 5000)).encode()) < 200
+    assert len(with_last_turns("why?", history)) < 80
+    assert len(with_last_turns("为什么？", _asked("狗" * 5000)).encode()) < 80
 
 
 @pytest.mark.parametrize("room", range(-1, 6))
 def test_a_question_of_the_largest_size_does_not_become_too_long(room: int) -> None:
     question = "x" * (MAX_QUERY_BYTES - max(0, room))
     assert len(with_last_turns(question, _asked("狗 dogs")).encode()) <= MAX_QUERY_BYTES
+
+
+def test_a_lone_surrogate_is_left_for_the_server_to_refuse() -> None:
+    assert with_last_turns("a\udcff", _asked("b\udcff c")) == "a\udcff b c"
 
 
 TEXTS = st.text(st.sampled_from('ab+" .\n狗'), max_size=20)
