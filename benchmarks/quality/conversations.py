@@ -3,7 +3,8 @@
 Makes 200 follow-up questions from the development sets in the folder DATA, asks each in several
 forms in the mode CONTEXT, and prints a table of recall. The forms are the follow-up as it is, the
 follow-up with words of the last turns, the question that a chat model makes of it, and the full
-question. `--chat-url` and `--chat-model` name the chat model of an OpenAI-compatible endpoint.
+question. `--chat-url` and `--chat-model` name the chat model of an OpenAI-compatible endpoint. With
+`--resume FILE`, a run that was stopped continues where it stopped.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from benchmarks.quality.sets import NoSets, QualitySet, read_sets
 from benchmarks.table import head, row
 from hrag.client import Client
 from hrag.evaluation.bootstrap import Estimate, estimates
-from hrag.evaluation.journal import Journal
+from hrag.evaluation.journal import Journal, key_of
 from hrag.evaluation.retrieval_metrics import RECALL, at_budget
 from hrag.evaluation.searches import SearchTarget, search_all
 from hrag.evaluation.summary import summarise
@@ -31,7 +32,7 @@ from hrag.evaluation.systems import parse_systems
 from hrag.models.chat.openai_chat import OpenAIChat
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.text.conversation import with_last_turns
-from hrag.types import StandaloneMethod
+from hrag.types import StandaloneMethod, StandaloneQuestion
 from hrag.values.deadline import NEVER
 from retriever_svc.standalone_question import StandaloneQuestions
 
@@ -66,13 +67,29 @@ def forms(made: Mapping[str, Sequence[FollowUp]]) -> Forms:
 
 
 def form_of_model(
-    made: Mapping[str, Sequence[FollowUp]], questions: StandaloneQuestions
+    made: Mapping[str, Sequence[FollowUp]],
+    questions: StandaloneQuestions,
+    model: str,
+    journal: Journal,
 ) -> tuple[dict[str, list[str]], Counter[StandaloneMethod]]:
-    """Returns the texts that a service with this model searches for, and how they were made."""
+    """Returns the texts that a service with this model searches for, and how they were made.
+
+    Questions whose texts are in the journal are not sent to the model again.
+    """
+
+    def made_standalone(entry: FollowUp) -> StandaloneQuestion:
+        said = [[turn.role, turn.text] for turn in entry.history]
+        key = key_of("standalone", model=model, question=entry.text, history=said)
+        standalone = journal.get(key, StandaloneQuestion)
+        if standalone is None:
+            standalone = questions(entry.text, entry.history, NEVER)
+            journal.put(key, standalone)
+        return standalone
+
     texts: dict[str, list[str]] = {}
     methods: Counter[StandaloneMethod] = Counter()
     for name, of_set in made.items():
-        standalone = [questions(entry.text, entry.history, NEVER) for entry in of_set]
+        standalone = list(map(made_standalone, of_set))
         methods.update(question.method for question in standalone)
         texts[name] = [question.text for question in standalone]
     return texts, methods
@@ -141,7 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", default=[], help="names of the sets; all by default")
     parser.add_argument("--chat-url", default="", help="base URL of a chat model's endpoint")
     parser.add_argument("--chat-model", default="default", help="name of the chat model")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one question")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one question")
+    parser.add_argument("--resume", type=Path, help="file of the chat model's finished questions")
     parser.add_argument("--embedder", default="builtin", help="HRAG_EMBEDDER of the services")
     options = parser.parse_args(arguments)
     try:
@@ -156,10 +174,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print({name: len(of_set) for name, of_set in made.items()}, flush=True)
     if options.chat_url:
         model = OpenAIChat(
-            model=options.chat_model, access=EndpointAccess(options.chat_url, "none")
+            model=options.chat_model,
+            access=EndpointAccess(options.chat_url, "none"),
+            timeout_s=options.timeout,
         )
         standalone = StandaloneQuestions(model, options.timeout)
-        asked[f"made by {options.chat_model}"], methods = form_of_model(made, standalone)
+        with Journal(options.resume) as journal:
+            texts, methods = form_of_model(made, standalone, options.chat_model, journal)
+        asked[f"made by {options.chat_model}"] = texts
         print({str(method): count for method, count in methods.items()}, flush=True)
     with serving(default_settings(options.embedder)) as client:
         ingest(client, sets, print)

@@ -45,8 +45,8 @@ def quoted_turns(turns: Sequence[ConversationTurn]) -> str:
 def with_last_turns(question: str, history: Sequence[ConversationTurn]) -> str:
     """Returns a question with words of the questions before it, so that it can be searched for.
 
-    The words of the last question come first. Names are taken from a question that has names, and
-    all words from another. Stop words and the words of `question` are left out, and so are quotes
+    The words are the names in these questions, or all words if they have no names; those of the
+    last question come first. Stop words and the words of `question` are left out, and so are quotes
     and plus signs, which would require a word. `question` is returned unchanged if nothing can be
     added, or if it has a name itself and no pronoun.
     """
@@ -56,7 +56,8 @@ def with_last_turns(question: str, history: Sequence[ConversationTurn]) -> str:
     added: list[str] = []
     left_bytes = min(_MAX_ADDED_BYTES, MAX_QUERY_BYTES - len(_encoded(question)) - 1)
     asked = [turn.text for turn in reversed(history) if turn.role is TurnRole.USER]
-    for word in (word for text in asked for word in _names(text) or _words(text)):
+    names = [name for text in asked for name in _names(text)]
+    for word in names or [word for text in asked for word in _words(text)]:
         if word.casefold() in known:
             continue
         known.add(word.casefold())

@@ -17,6 +17,11 @@ def _no_faults_left(served: Served) -> None:
 
 def ask(explorer: Explorer, question: str = "gasket torque") -> None:
     explorer.show("answer")
+    ask_next(explorer, question)
+
+
+def ask_next(explorer: Explorer, question: str) -> None:
+    """Asks a question without loading the page again."""
     explorer.page.get_by_role("textbox", name="Question").fill(question)
     explorer.page.keyboard.press("Enter")
 
@@ -119,7 +124,7 @@ def test_a_question_may_refer_to_the_questions_before(explorer: Explorer, served
     expect(conversation.get_by_role("listitem")).to_have_count(0)
     served.chat.inject(says("What is the torque of the gasket?"))
     served.chat.inject(says("It is 40 [1]."))
-    ask(explorer, "and what is it?")
+    ask_next(explorer, "and what is it?")
     passages = explorer.region("Passages of the answer")
     expect(passages).to_contain_text("Searched for: What is the torque of the gasket?")
     expect(explorer.region("Answer").get_by_role("listitem")).to_contain_text("It is 40")
@@ -127,12 +132,12 @@ def test_a_question_may_refer_to_the_questions_before(explorer: Explorer, served
     prompt = served.chat.requests[-1]["messages"][0]["content"]
     assert "User:\n> gasket torque\n\nAssistant:\n> Torque 40" in prompt
     served.chat.inject(refuse(400))
-    ask(explorer, "why?")
+    ask_next(explorer, "why?")
     expect(passages.locator(".warning")).to_contain_text("Words of the last questions were added")
     expect(conversation.get_by_role("listitem")).to_have_count(2)
     conversation.get_by_role("button", name="New conversation").click()
     expect(conversation).to_be_hidden()
-    ask(explorer)
+    ask_next(explorer, "gasket torque")
     expect(passages.get_by_role("article").first).to_be_visible()
     assert "User:" not in served.chat.requests[-1]["messages"][0]["content"]
 

@@ -30,7 +30,7 @@ export class AnswerView {
   #text = "";
   #asked = "";
   #list = null;
-  #conversation = new Conversation();
+  #conversation = new Conversation(() => this.#clear());
 
   constructor(session, onOpen) {
     this.#session = session;

@@ -13,13 +13,17 @@ export class Conversation {
   #turns = [];
   #unlisted = null;
   #list = h("ol", { class: "turns" });
-  element = h(
-    "details",
-    { class: "fold conversation", open: true, hidden: true },
-    h("summary", { t: "conversation.title" }),
-    this.#list,
-    button("conversation.new", () => this.clear()),
-  );
+
+  /** `onNew` is called if the user wants a new conversation. It has to call `clear`. */
+  constructor(onNew) {
+    this.element = h(
+      "details",
+      { class: "fold conversation", open: true, hidden: true },
+      h("summary", { t: "conversation.title" }),
+      this.#list,
+      button("conversation.new", onNew),
+    );
+  }
 
   /** The last turns, as many as a request may have. */
   get history() {

@@ -70,7 +70,7 @@ function overlap(chunk, other) {
 
 /** Says what was searched for in place of a question that refers to earlier turns. */
 function standaloneQuestion({ standaloneQuestion: question }) {
-  return question && h("p", { class: "meta" }, tr("conversation.searched"), data(question.text));
+  return question && h("p", { class: "meta" }, tr("conversation.searched"), " ", data(question.text));
 }
 
 function warnings({ fallback, rerankFailure, standaloneQuestion }) {

@@ -26,7 +26,7 @@ from hrag.observe import metrics
 from hrag.observe.metrics import INSTRUMENTS, Reading, Readings
 from hrag.server.serving.metrics_server import serve_metrics
 from hrag.server.serving.worker_metrics import WorkerMetrics
-from hrag.types import SummaryUnit
+from hrag.types import StandaloneMethod, SummaryUnit
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER
 from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
@@ -269,6 +269,13 @@ def test_an_error_about_a_size_is_counted_by_what_is_too_large(error, limit):
     assert increase(series, lambda: metrics.size_refused(error), limit=limit) == 1
     other = InvalidArgument("no", field="filter")
     assert increase(series, lambda: metrics.size_refused(other), limit=limit) == 0
+
+
+def test_questions_that_were_made_to_stand_alone_are_counted_by_method():
+    series = "hrag_standalone_questions_total"
+    made = metrics.question_made_standalone
+    assert increase(series, lambda: made(StandaloneMethod.LAST_TURNS), method="last_turns") == 1
+    assert increase(series, lambda: made(StandaloneMethod.LAST_TURNS), method="model") == 0
 
 
 def test_citations_that_are_removed_from_an_answer_are_counted():
