@@ -397,6 +397,7 @@ class RetrieverSettings(CommonSettings):
         "HRAG_ANSWER_PASSAGE_TOKENS", 8192, ge=MIN_CHUNK_TOKENS, le=1 << 20
     )
     answer_prompt_file: Path | None = _variable("HRAG_ANSWER_PROMPT_FILE", None)
+    standalone_timeout_s: float = _variable("HRAG_STANDALONE_TIMEOUT_S", 5.0, ge=0, le=60)
     max_concurrent_answers: int | None = _variable(
         "HRAG_MAX_CONCURRENT_ANSWERS", None, ge=1, le=1024
     )

@@ -32,6 +32,12 @@ from hrag.values.collections import (
     SummaryUnit,
     TreeSettings,
 )
+from hrag.values.conversation import (
+    ConversationTurn,
+    StandaloneMethod,
+    StandaloneQuestion,
+    TurnRole,
+)
 from hrag.values.document_limits import MAX_PAGES
 from hrag.values.documents import (
     ByteRange,
@@ -66,6 +72,8 @@ from hrag.values.limits import (
     MAX_CANDIDATES,
     MAX_CHUNK_TOKENS,
     MAX_EMBEDDED_BYTES,
+    MAX_HISTORY_BYTES,
+    MAX_HISTORY_TURNS,
     MAX_JSON_DEPTH,
     MAX_JSON_VALUES,
     MAX_LEVELS,
@@ -134,6 +142,8 @@ __all__ = [
     "MAX_CANDIDATES",
     "MAX_CHUNK_TOKENS",
     "MAX_EMBEDDED_BYTES",
+    "MAX_HISTORY_BYTES",
+    "MAX_HISTORY_TURNS",
     "MAX_JSON_DEPTH",
     "MAX_JSON_VALUES",
     "MAX_LEVELS",
@@ -167,6 +177,7 @@ __all__ = [
     "Citation",
     "Collection",
     "CollectionSettings",
+    "ConversationTurn",
     "Document",
     "DocumentCount",
     "DocumentDeletion",
@@ -205,11 +216,14 @@ __all__ = [
     "ServerInfo",
     "SettingsRequest",
     "Span",
+    "StandaloneMethod",
+    "StandaloneQuestion",
     "StoreTotals",
     "SummaryScope",
     "SummaryUnit",
     "TermSpan",
     "Timings",
     "TreeSettings",
+    "TurnRole",
     "check_batch",
 ]

@@ -7,7 +7,7 @@ contains the error.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from hrag.values.answers import (
     FinishReason,
     Reasoning,
 )
+from hrag.values.conversation import ConversationTurn, check_history
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
     Cancelled,
@@ -46,6 +47,7 @@ from retriever_svc.prompt import Prompt, fitting_prompt
 from retriever_svc.query_options import check_query
 from retriever_svc.search_pipeline import Search
 from retriever_svc.shown_reasoning import ShownReasoning
+from retriever_svc.standalone_question import StandaloneQuestions
 
 _log = structlog.get_logger()
 
@@ -64,7 +66,8 @@ class AnswerSetup:
 
     At most `max_concurrent` answers are written at the same time. `max_tokens` is the maximum
     length of an answer, in tokens. `passage_tokens` is the maximum number of tokens of all passages
-    together, for a query that has no token budget.
+    together, for a query that has no token budget. `standalone_timeout_s` limits the time in which
+    the chat model makes the question of a conversation stand alone.
     """
 
     chat: ChatModel
@@ -72,12 +75,14 @@ class AnswerSetup:
     max_concurrent: int
     max_tokens: int
     passage_tokens: int
+    standalone_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class _ModelRequest:
     """A question for the model, and the passages from which the model answers it.
 
+    `history` has the turns before the question.
     If `reasoning` is True, the model's reasoning is sent to the client.
     """
 
@@ -85,6 +90,7 @@ class _ModelRequest:
     question: str
     max_tokens: int
     passages: Sequence[Passage]
+    history: Sequence[ConversationTurn]
     reasoning: bool
 
     @property
@@ -121,6 +127,7 @@ class AnswerPipeline:
         # Python runs one thread at a time, so texts that are filtered concurrently would not be
         # filtered sooner, but other calls would wait for several threads instead of one.
         self._filtering = threading.Lock()
+        self._standalone = StandaloneQuestions(setup.chat, setup.standalone_timeout_s)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
@@ -128,21 +135,27 @@ class AnswerPipeline:
         If the query asks for it, the model's reasoning is yielded too, in pieces of its own.
 
         Closing the iterator cancels the request to the model. Raises the errors of `Search`. Raises
-        InvalidArgument or TooLarge if the question or `max_tokens` is not allowed. Raises TooBusy
-        if too many answers are being written.
+        InvalidArgument or TooLarge if the question, `max_tokens` or `history` is not allowed.
+        Raises TooBusy if too many answers are being written.
         """
         began = self._clock()
         if query.search.mode is None:
             query = replace(query, search=replace(query.search, mode=SearchMode.CONTEXT))
         check_query(query.search)
+        check_history(query.history)
         question = _question(query)
         max_tokens = self._max_tokens(query)
         with self._slots.slot(query.search.tenant_id):
             search = self._with_token_budget(query.search)
+            standalone = None
+            if _is_question_of_conversation(query):
+                standalone = self._standalone(question, query.history, deadline)
+                search = replace(search, query=standalone.text)
             result = self._search(search, deadline, embedding_s=_EMBEDDING_S)
             # The model cites passages by number, and the client numbers the passages that it
             # receives. So the client must receive exactly the passages of the prompt.
-            result = replace(result, passages=fitting_prompt(result.passages, search.token_budget))
+            fitting_passages = fitting_prompt(result.passages, search.token_budget)
+            result = replace(result, passages=fitting_passages, standalone_question=standalone)
             yield result
             if result.passages:
                 request = _ModelRequest(
@@ -150,11 +163,15 @@ class AnswerPipeline:
                     question,
                     max_tokens,
                     result.passages,
+                    query.history,
                     query.reasoning,
                 )
-                yield from self._stream(request, began, deadline)
+                end = yield from self._stream(request, began, deadline)
             else:
-                yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
+                end = self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
+        # The slot is free before the caller knows the end, so the caller's next question, which may
+        # follow at once, is not refused because of this one.
+        yield end
 
     def _max_tokens(self, query: AnswerQuery) -> int:
         limit = self._setup.max_tokens
@@ -174,9 +191,10 @@ class AnswerPipeline:
 
     def _stream(
         self, request: _ModelRequest, began: float, deadline: Deadline
-    ) -> Iterator[AnswerEvent]:
+    ) -> Generator[AnswerEvent, None, AnswerEnd]:
+        """Yields the text of the model in pieces; returns the last event."""
         passages = request.passages
-        prompt = self._setup.prompt(request.question, passages)
+        prompt = self._setup.prompt(request.question, passages, request.history)
         marker_filter = MarkerFilter(len(passages), request.hosts)
         reasoning = ShownReasoning(len(passages), request.hosts, is_wanted=request.reasoning)
         first_text_us = 0
@@ -218,7 +236,7 @@ class AnswerPipeline:
         embed = partial(self._sentence_embedder.embed_each, request.tenant_id, deadline=share)
         supported = fitting(citations(marker_filter.text, statements, passages, embed), self._reply)
         answer_end = self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
-        yield replace(answer_end, removed_citations=marker_filter.removed)
+        return replace(answer_end, removed_citations=marker_filter.removed)
 
     def _end(
         self,
@@ -278,6 +296,15 @@ def unconfigured(*_: object) -> NoReturn:
         "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL if the "
         "model is not OpenAI's"
     )
+
+
+def _is_question_of_conversation(query: AnswerQuery) -> bool:
+    """Returns True if the search's text may depend on earlier turns of a conversation.
+
+    A caller that sets a separate question or a vector has chosen what to search for.
+    """
+    is_chosen = query.question or query.search.vector is not None
+    return bool(query.history and query.search.text and not is_chosen)
 
 
 def _question(query: AnswerQuery) -> str:

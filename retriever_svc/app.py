@@ -45,6 +45,8 @@ from hrag.values.limits import (
     MAX_CALL_METADATA_PAIRS,
     MAX_CANDIDATES,
     MAX_EMBEDDED_BYTES,
+    MAX_HISTORY_BYTES,
+    MAX_HISTORY_TURNS,
     MAX_JSON_DEPTH,
     MAX_JSON_VALUES,
     MAX_LEVELS,
@@ -188,6 +190,7 @@ def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
         max_concurrent=settings.concurrent_answers,
         max_tokens=settings.answer_max_tokens,
         passage_tokens=settings.answer_passage_tokens,
+        standalone_timeout_s=settings.standalone_timeout_s,
     )
 
 
@@ -241,6 +244,8 @@ def _server_info(
             json_depth=MAX_JSON_DEPTH,
             batch_refusals=MAX_BATCH_REFUSALS,
             call_metadata_pairs=MAX_CALL_METADATA_PAIRS,
+            history_turns=MAX_HISTORY_TURNS,
+            history_bytes=MAX_HISTORY_BYTES,
             document_leaves=MAX_LEAVES,
             **DOCUMENT_LIMITS,
         ),

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from hrag.cli.chat import chat
 from hrag.cli.collections import (
     create_collection,
     delete_alias,
@@ -181,6 +182,7 @@ def _hrag(
       hrag search "how do I ...?"     search them
       hrag documents                  list the stored documents
       hrag answer "how do I ...?"     let a chat model answer, with sources
+      hrag chat                       ask several questions that refer to each other
       hrag eval questions.csv         measure how well searches find the answers
 
     \b
@@ -192,7 +194,7 @@ def _hrag(
 
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
-    *(serve, gateway, ingest, read, search, answer),
+    *(serve, gateway, ingest, read, search, answer, chat),
     *(documents, count, get, tree, delete, export),
     *(status, health, mcp),
     *(check, backup, restore, vacuum, reindex, migrate, demo),

@@ -30,6 +30,7 @@ from hrag.client.context import in_brackets
 from hrag.client.tools import (
     AsyncSearch,
     CitedChunk,
+    Earlier,
     Findings,
     Limit,
     Query,
@@ -256,9 +257,9 @@ def build_server(search: AsyncSearch, limit: int, documents: DocumentTools) -> M
     """
 
     async def search_knowledge_base(
-        query: Query, limit: Limit = limit
+        query: Query, limit: Limit = limit, earlier_questions: Earlier | None = None
     ) -> Annotated[CallToolResult, Findings]:
-        findings = await search(query, limit)
+        findings = await search(query, limit, earlier_questions or [])
         return _failed(findings.error, findings) if findings.error else _result(findings)
 
     async def get_document(

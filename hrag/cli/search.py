@@ -43,10 +43,11 @@ from hrag.cli.render import (
     section_citation,
     timings,
 )
-from hrag.cli.terminal import has_colour, output, print_json
+from hrag.cli.terminal import has_colour, output, print_json, print_line
 from hrag.text.citations import short_pages
 from hrag.text.plain_text import printable
 from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason, Reasoning
+from hrag.values.conversation import StandaloneQuestion
 from hrag.values.errors import HragError, ServiceUnavailable
 from hrag.values.limits import (
     DEFAULT_CANDIDATES,
@@ -80,6 +81,14 @@ from hrag.values.search import (
 
 _MAX_U64 = (1 << 64) - 1
 
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Maximum length of the answer in the model's tokens. Default: the server's limit.",
+    ),
+]
+
 _EMPTY = "the collection is empty"
 _EMPTY_IN_MODE = {SearchMode.SUMMARY_FIRST: "no section has a summary yet"}
 _SECTIONS_SHOWN = 10
@@ -94,7 +103,7 @@ _INCOMPLETE = {
 }
 
 
-def _search_query(
+def search_query(
     text: Annotated[
         str, typer.Argument(help="The question or text to search for.", show_default=False)
     ],
@@ -269,7 +278,7 @@ def _search_query(
     )
 
 
-search_options = option_group("query", _search_query, last=False)
+search_options = option_group("query", search_query, last=False)
 
 
 @search_options
@@ -411,13 +420,7 @@ def answer(
             help="Ask the model this question instead of the search text.", show_default=False
         ),
     ] = "",
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Maximum length of the answer in the model's tokens. Default: the server's limit.",
-        ),
-    ] = None,
+    max_tokens: MaxTokens = None,
     reasoning: Annotated[
         bool,
         typer.Option(
@@ -447,27 +450,30 @@ def answer(
     """
     with connect(credentials, retriever=retriever) as client:
         events = client.answer(query, question=question, max_tokens=max_tokens, reasoning=reasoning)
-        result, text, thoughts, end = _read_answer(events, show=not as_json)
+        result, text, thoughts, end = read_answer(events, show=not as_json)
     if as_json:
         reply = {"passages": asdict(result), "text": text, "end": asdict(end)}
         print_json(reply | ({"reasoning": thoughts} if reasoning else {}))
     else:
-        _show_answer_sources(result, end, output())
+        show_answer_sources(result, end, output())
     if end.error is not None:
         raise end.error
 
 
-def _read_answer(
+def read_answer(
     events: Iterator[AnswerEvent], *, show: bool
 ) -> tuple[SearchResult, str, str, AnswerEnd]:
     """Reads the events of an answer.
 
     Returns the passages, the text, the reasoning and the last event. If `show`, prints each part of
-    the reasoning and of the text when it arrives. If an error occurs after the passages have
-    arrived, returns an event with the reason FAILED and this error as the last event.
+    the reasoning and of the text when it arrives, and before it what was searched for in place of a
+    question of a conversation. If an error occurs after the passages have arrived, returns an event
+    with the reason FAILED and this error as the last event.
     """
     result = next(events)
     assert isinstance(result, SearchResult)
+    if show and result.standalone_question is not None:
+        _show_standalone_question(result.standalone_question)
     texts: list[str] = []
     thoughts: list[str] = []
     try:
@@ -497,7 +503,14 @@ def _show_part(event: AnswerEvent, *, begins_text: bool) -> None:
     typer.echo(("\n\n" if begins_text else "") + printable(str(event)), nl=False)
 
 
-def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
+def _show_standalone_question(question: StandaloneQuestion) -> None:
+    """Prints what was searched for, and the reason why it is not the model's question."""
+    print_line(f"searched for: {question.text}", style="dim")
+    if question.failure:
+        print_line(f"words of the last turns were added: {question.failure}", style="bold yellow")
+
+
+def show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
     """Prints every passage with its number and those of its sentences that the answer cites.
 
     Then prints the model, tokens and times of the answer. If the answer is incomplete, also prints

@@ -15,12 +15,13 @@ from typing import Any, Self
 
 from hrag.client import calls
 from hrag.client.aio_catalog import AsyncCatalog
-from hrag.client.argument_checks import checked_timeout
+from hrag.client.argument_checks import checked_history, checked_timeout
 from hrag.client.credentials import ClientCredentials, File
 from hrag.client.ingest_stream import AsyncDocuments, Outcome, aio_outcomes
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.conversation import ConversationTurn
 from hrag.values.errors import HragError
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
@@ -240,6 +241,7 @@ class AsyncClient(AsyncCatalog):
         query: SearchQuery,
         *,
         question: str = "",
+        history: Sequence[ConversationTurn] = (),
         max_tokens: int | None = None,
         reasoning: bool = False,
         timeout_s: float | None = None,
@@ -252,12 +254,18 @@ class AsyncClient(AsyncCatalog):
         answer in tokens; None means the server's limit. If `reasoning` is True, also yields what
         the model writes before it answers, as pieces of the class Reasoning.
 
+        `history` has the turns of the conversation before the question, oldest first. The server
+        then makes the text of `query` stand alone before it searches, unless `question` or a
+        vector is set; `SearchResult.standalone_question` says what was searched for. A history
+        has limits; `hrag.client.conversation.latest_turns` cuts a conversation to them.
+
         If the model fails, no error is raised: AnswerEnd contains the failure. Closing the
         generator stops the model. `timeout_s` is the deadline of the whole stream; None means two
         minutes. Raises ChatNotConfigured and the errors of `search`; these errors are raised before
         anything is yielded.
         """
-        call = calls.answer(AnswerQuery(query, question, max_tokens, reasoning=reasoning))
+        turns = checked_history(history)
+        call = calls.answer(AnswerQuery(query, question, max_tokens, turns, reasoning))
         timeout_s = checked_timeout(calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
         with calls.translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(

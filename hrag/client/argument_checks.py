@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from hrag.values.conversation import ConversationTurn
 from hrag.values.documents import Document, Page
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
@@ -55,6 +56,18 @@ def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:
             f"{field} is {quoted(str(query.query))}; it must be a text or a vector", field=field
         )
     return query
+
+
+def checked_history(history: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
+    """Returns the turns; raises InvalidArgument if one of them is no ConversationTurn with text."""
+    turns = tuple(history)
+    for number, turn in enumerate(turns):
+        if not isinstance(turn, ConversationTurn) or not isinstance(turn.text, str):
+            raise InvalidArgument(
+                f"history.{number} must be a ConversationTurn of hrag.types with a text",
+                field="history",
+            )
+    return turns
 
 
 def checked_queries(queries: Iterable[SearchQuery]) -> list[SearchQuery]:

@@ -181,6 +181,11 @@ _removed_citations = _counter(
     "Citations removed from answers because a statement or an answer had too many.",
 )
 
+_standalone_questions = _counter(
+    "hrag_standalone_questions_total",
+    "Questions of conversations that were made to stand alone, by method: model or last_turns.",
+    "method",
+)
 _search_fallbacks = _counter(
     "hrag_search_fallbacks_total",
     "HYBRID searches that could not use one source: dense or lexical.",
@@ -320,6 +325,11 @@ def http_request_refused(error: HragError) -> None:
 def search_fallback(missing: str) -> None:
     """Counts a HYBRID search that could not use the source `missing`: `dense` or `lexical`."""
     _search_fallbacks.labels(missing).inc()
+
+
+def question_made_standalone(method: str) -> None:
+    """Counts a question of a conversation that was made to stand alone: `model`, `last_turns`."""
+    _standalone_questions.labels(method).inc()
 
 
 def citations_removed(count: int) -> None:

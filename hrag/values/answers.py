@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hrag.values.chunks import Span
+from hrag.values.conversation import ConversationTurn
 from hrag.values.errors import HragError
 from hrag.values.read_report import PageUnit
 from hrag.values.search import SearchQuery, SearchResult
@@ -28,13 +29,15 @@ class AnswerQuery:
     """A question to a chat model about the passages of a search.
 
     If `question` is empty, the text of `search` is the question. `max_tokens` limits the length
-    of the answer; None means the server's default. If `reasoning` is True, the events of the answer
-    include the reasoning of the model.
+    of the answer; None means the server's default. `history` has the turns of the conversation
+    before the question, oldest first. If `reasoning` is True, the events of the answer include the
+    reasoning of the model.
     """
 
     search: SearchQuery
     question: str = ""
     max_tokens: int | None = None
+    history: tuple[ConversationTurn, ...] = ()
     reasoning: bool = False
 
 

@@ -56,6 +56,11 @@ MAX_ANSWER_CITATIONS = 1000
 # The largest text of an answer, in bytes of UTF-8. The longest text that HRAG_ANSWER_MAX_TOKENS
 # allows, 131,072 tokens, has about this size.
 MAX_ANSWER_BYTES = 512 * 1024
+# A question comes with at most this many earlier turns of its conversation, and with at most this
+# many bytes of their texts together. The turns are part of the prompt. 16 KiB of English are about
+# 4,000 tokens, half as many as the passages of an answer have by default.
+MAX_HISTORY_TURNS = 32
+MAX_HISTORY_BYTES = 16 * 1024
 # The headers of a call have at most this many pairs of metadata. Clients and proxies send about 10.
 MAX_CALL_METADATA_PAIRS = 128
 # Each source of a search (the lexical and the vector search) finds this many leaves by default.

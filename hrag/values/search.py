@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Generic
 
 from hrag.values.chunks import Chunk, Span
+from hrag.values.conversation import StandaloneQuestion
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
 from hrag.values.read_report import PageUnit
@@ -233,7 +234,8 @@ class SearchResult(Generic[P_co]):
     `retrieval` says whether words, vectors or both were searched. If HYBRID had to search only one
     of them, `fallback` is the reason; otherwise `fallback` is empty. `reranked` is True if a
     reranker ordered the passages. If a reranker was called but did not order the passages,
-    `rerank_failure` is the reason; otherwise `rerank_failure` is empty.
+    `rerank_failure` is the reason; otherwise `rerank_failure` is empty. `standalone_question` says
+    what was searched for in place of a question of a conversation; it is None in all other cases.
     """
 
     passages: tuple[P_co, ...]
@@ -251,3 +253,4 @@ class SearchResult(Generic[P_co]):
     fallback: str = ""
     reranked: bool = False
     rerank_failure: str = ""
+    standalone_question: StandaloneQuestion | None = None

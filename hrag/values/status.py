@@ -164,6 +164,8 @@ class Limits:
     json_depth: int
     batch_refusals: int
     call_metadata_pairs: int
+    history_turns: int
+    history_bytes: int
     document_pages: int
     table_cells: int
     element_attributes: int

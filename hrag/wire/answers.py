@@ -9,9 +9,12 @@ from hrag.values.answers import (
     FinishReason,
     Reasoning,
 )
+from hrag.values.conversation import ConversationTurn, TurnRole
 from hrag.values.errors import InvalidArgument
+from hrag.values.limits import MAX_HISTORY_TURNS
 from hrag.values.search import SearchResult
 from hrag.wire.common import (
+    bounded,
     built,
     checked_text,
     error_from,
@@ -21,6 +24,7 @@ from hrag.wire.common import (
     span_from,
     span_message,
 )
+from hrag.wire.fields import enum_number, enum_value
 from hrag.wire.retriever import (
     search_query_from,
     search_request,
@@ -36,15 +40,25 @@ _REASON_NUMBER = {
     FinishReason.FAILED: pb.FINISH_REASON_FAILED,
 }
 _REASON = {number: reason for reason, number in _REASON_NUMBER.items()}
+_ROLE_NUMBER = {
+    TurnRole.USER: pb.TURN_ROLE_USER,
+    TurnRole.ASSISTANT: pb.TURN_ROLE_ASSISTANT,
+}
+_ROLE = {number: role for role, number in _ROLE_NUMBER.items()}
 
 
 def answer_query_from(message: pb.AnswerRequest) -> AnswerQuery:
     if not message.HasField("search"):
         raise InvalidArgument("search is missing; an answer needs a search", field="search")
+    bounded(message.history, MAX_HISTORY_TURNS, "history")
     return AnswerQuery(
         search_query_from(message.search),
         message.question,
         message.max_tokens if message.HasField("max_tokens") else None,
+        tuple(
+            ConversationTurn(enum_value(_ROLE, turn.role, f"history.{number}.role"), turn.text)
+            for number, turn in enumerate(message.history)
+        ),
         reasoning=message.reasoning,
     )
 
@@ -55,6 +69,13 @@ def answer_request(query: AnswerQuery) -> pb.AnswerRequest:
         search=search_request(query.search),
         question=checked_text(query.question, "question"),
         max_tokens=query.max_tokens,
+        history=[
+            pb.ConversationTurn(
+                role=enum_number(_ROLE_NUMBER, turn.role, f"history.{number}.role"),
+                text=checked_text(turn.text, f"history.{number}.text"),
+            )
+            for number, turn in enumerate(query.history)
+        ],
         reasoning=query.reasoning,
     )
 

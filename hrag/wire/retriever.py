@@ -7,6 +7,7 @@ from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
+from hrag.values.conversation import StandaloneMethod, StandaloneQuestion
 from hrag.values.errors import HragError, InvalidArgument, outcome_of
 from hrag.values.reply_limit import text_bytes
 from hrag.values.search import (
@@ -112,6 +113,11 @@ _PLAN_NUMBER = {
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
 }
 _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
+_METHOD_NUMBER = {
+    StandaloneMethod.MODEL: pb.STANDALONE_METHOD_MODEL,
+    StandaloneMethod.LAST_TURNS: pb.STANDALONE_METHOD_LAST_TURNS,
+}
+_METHOD = {number: method for method, number in _METHOD_NUMBER.items()}
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
@@ -248,7 +254,24 @@ def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
         fallback=result.fallback,
         reranked=result.reranked,
         rerank_failure=result.rerank_failure,
+        standalone_question=_standalone_message(result.standalone_question),
     )
+
+
+def _standalone_message(question: StandaloneQuestion | None) -> pb.StandaloneQuestion | None:
+    if question is None:
+        return None
+    return pb.StandaloneQuestion(
+        text=question.text, method=_METHOD_NUMBER[question.method], failure=question.failure
+    )
+
+
+def _standalone_from(message: pb.SearchResponse) -> StandaloneQuestion | None:
+    if not message.HasField("standalone_question"):
+        return None
+    question = message.standalone_question
+    method = enum_value(_METHOD, question.method, "method")
+    return StandaloneQuestion(question.text, method, question.failure)
 
 
 def _section_bytes(section: ChosenSection) -> int:
@@ -303,6 +326,7 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         fallback=message.fallback,
         reranked=message.reranked,
         rerank_failure=message.rerank_failure,
+        standalone_question=_standalone_from(message),
     )
 
 

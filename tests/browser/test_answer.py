@@ -17,6 +17,11 @@ def _no_faults_left(served: Served) -> None:
 
 def ask(explorer: Explorer, question: str = "gasket torque") -> None:
     explorer.show("answer")
+    ask_next(explorer, question)
+
+
+def ask_next(explorer: Explorer, question: str) -> None:
+    """Asks a question without loading the page again."""
     explorer.page.get_by_role("textbox", name="Question").fill(question)
     explorer.page.keyboard.press("Enter")
 
@@ -126,6 +131,34 @@ def test_a_models_markup_stays_text(explorer: Explorer, served: Served) -> None:
     expect(text.get_by_role("button")).to_have_count(1)
     expect(text).to_contain_text("onerror")
     assert explorer.page.evaluate("window.attacked") is None
+
+
+def test_a_question_may_refer_to_the_questions_before(explorer: Explorer, served: Served) -> None:
+    view = explorer.page.get_by_role("tabpanel")
+    conversation = view.locator(".conversation")
+    expect(conversation).to_be_hidden()
+    served.chat.inject(says("Torque 40 [1]."))
+    ask(explorer)
+    expect(conversation).to_be_visible()
+    expect(conversation.get_by_role("listitem")).to_have_count(0)
+    served.chat.inject(says("What is the torque of the gasket?"))
+    served.chat.inject(says("It is 40 [1]."))
+    ask_next(explorer, "and what is it?")
+    passages = explorer.region("Passages of the answer")
+    expect(passages).to_contain_text("Searched for: What is the torque of the gasket?")
+    expect(explorer.region("Answer").get_by_role("listitem")).to_contain_text("It is 40")
+    expect(conversation.get_by_role("listitem")).to_have_text("gasket torqueTorque 40 [1].")
+    prompt = served.chat.requests[-1]["messages"][0]["content"]
+    assert "User:\n> gasket torque\n\nAssistant:\n> Torque 40" in prompt
+    served.chat.inject(refuse(400))
+    ask_next(explorer, "why?")
+    expect(passages.locator(".warning")).to_contain_text("Words of the last questions were added")
+    expect(conversation.get_by_role("listitem")).to_have_count(2)
+    conversation.get_by_role("button", name="New conversation").click()
+    expect(conversation).to_be_hidden()
+    ask_next(explorer, "gasket torque")
+    expect(passages.get_by_role("article").first).to_be_visible()
+    assert "User:" not in served.chat.requests[-1]["messages"][0]["content"]
 
 
 def test_without_passages_the_model_is_not_called(explorer: Explorer) -> None:

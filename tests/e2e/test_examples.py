@@ -79,7 +79,7 @@ async def test_the_agent_searches_and_cites(
     scripted = ScriptedModel(query="what do dogs do?", limit=3)
     agent = example.librarian(services.client, tenant)
     answer = (await agent.run("What do dogs do?", model=scripted.model)).output
-    assert scripted.parameters == ["query", "limit"]
+    assert scripted.parameters == ["query", "limit", "earlier_questions"]
     assert "[Pets, pages 1-2]" in scripted.reply, "the model must see the heading"
     assert "Dogs bark at night." in answer.text
     assert answer.sources == ["[Pets, pages 1-2]"]

@@ -11,7 +11,15 @@ import pytest
 
 from hrag.errors import HragError
 from hrag.filters import Match
-from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest, SummaryUnit
+from hrag.types import (
+    ConversationTurn,
+    Document,
+    SearchMode,
+    SearchQuery,
+    SettingsRequest,
+    SummaryUnit,
+    TurnRole,
+)
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.values.answers import AnswerEnd
 from tests.support.servers.openai_server import OpenAIServer, hang_up, refuse
@@ -55,7 +63,11 @@ def _use(services: Running, endpoint: OpenAIServer) -> None:
     for mode in SearchMode:
         with suppress(HragError):
             client.search("t", f"{_SECRET}?", mode=mode, filter=Match("metadata.k", (_SECRET,)))
-    assert any(isinstance(e, AnswerEnd) for e in client.answer(SearchQuery("t", f"{_SECRET}?")))
+    history = [ConversationTurn(TurnRole.USER, _TEXT), ConversationTurn(TurnRole.ASSISTANT, _TEXT)]
+    for said in ([], history, [ConversationTurn(TurnRole.USER, _SECRET * 10_000)]):
+        with suppress(HragError):
+            events = list(client.answer(SearchQuery("t", f"{_SECRET}?"), history=said))
+            assert isinstance(events[-1], AnswerEnd)
     client.batch_search([SearchQuery("t", f"{_SECRET}!"), SearchQuery("t", "")])
     for fault in (refuse(400, words=_SECRET), hang_up):
         # Background work of the indexer may consume one of the two faults.

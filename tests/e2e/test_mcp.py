@@ -67,7 +67,7 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
         assert (hints.read_only_hint, hints.idempotent_hint) == (True, True)
         assert not hints.destructive_hint
     properties = tool.input_schema["properties"]
-    assert set(properties) == {"query", "limit"}
+    assert set(properties) == {"query", "limit", "earlier_questions"}
     assert tool.input_schema["required"] == ["query"]
     assert (properties["query"]["type"], properties["limit"]["type"]) == ("string", "integer")
     limit = properties["limit"]

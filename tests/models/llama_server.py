@@ -28,6 +28,9 @@ parameters.hostnames = ["127.0.0.1"]
 parameters.port = int(sys.argv[1])
 parameters.n_ctx = CONTEXT_TOKENS
 parameters.n_parallel = 1
+# The threads of llama.cpp wait for each other at every step. So on a machine with other work, one
+# thread is many times as fast as one for each core.
+parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
 parameters.sampling.temp = 0.0
 parameters.ui = False
 if "embedding" in sys.argv:

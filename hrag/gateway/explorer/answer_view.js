@@ -1,8 +1,10 @@
 // Requests an answer and shows it while the model writes it. The passages are shown next to the
-// answer, and each citation is a button that shows the cited sentence of its passage.
+// answer, and each citation is a button that shows the cited sentence of its passage. The next
+// question may refer to the questions and answers before it.
 
 import { citedText } from "./answer_text.js";
 import { answerEvents } from "./connect.js";
+import { Conversation } from "./conversation.js";
 import { button, data, field, h, tr } from "./dom.js";
 import { count, duration, score } from "./format.js";
 import { announce, emptyState, errorBox, loading } from "./notices.js";
@@ -28,7 +30,9 @@ export class AnswerView {
   #text = "";
   #reasoning = h("div", { class: "reasoning-text", dir: "auto" });
   #fold = h("details", { class: "fold" }, h("summary", { t: "answer.reasoning" }), this.#reasoning);
+  #asked = "";
   #list = null;
+  #conversation = new Conversation(() => this.#clear());
 
   constructor(session, onOpen) {
     this.#session = session;
@@ -54,6 +58,7 @@ export class AnswerView {
       "div",
       { class: "view answer-view" },
       form,
+      this.#conversation.element,
       h("div", { class: "columns" }, this.#output, this.#passages),
     );
     session.addEventListener("change", () => this.#clear());
@@ -66,6 +71,7 @@ export class AnswerView {
     // controller prevents that the aborted call shows its error.
     this.#running = new AbortController();
     this.#finish();
+    this.#conversation.clear();
     this.#output.replaceChildren(emptyState("answer.empty_title", "answer.empty_text"));
     this.#passages.replaceChildren();
   }
@@ -83,9 +89,10 @@ export class AnswerView {
     const { signal } = this.#running;
     this.#begin();
     try {
-      const search = { ...this.#session.scope, text: this.#question.value, ...this.#form.request };
-      for await (const { name, value } of answerEvents({ search, reasoning: true }, signal))
-        this.#show(name, value);
+      const { history } = this.#conversation;
+      const search = { ...this.#session.scope, text: this.#asked, ...this.#form.request };
+      const events = answerEvents({ search, history, reasoning: true }, signal);
+      for await (const { name, value } of events) this.#show(name, value);
     } catch (error) {
       if (signal === this.#running.signal) this.#fail(error);
     } finally {
@@ -98,7 +105,9 @@ export class AnswerView {
     this.#reasoning.replaceChildren();
     this.#fold.hidden = true;
     this.#fold.open = false;
+    this.#asked = this.#question.value;
     this.#list = null;
+    this.#conversation.listLast();
     this.#began = performance.now();
     this.#stop.hidden = false;
     this.#passages.replaceChildren();
@@ -154,6 +163,7 @@ export class AnswerView {
       citations.length > 0 && this.#citationList(citations),
     ];
     this.#output.replaceChildren(...parts.filter(Boolean));
+    if (finish !== "FAILED") this.#conversation.add(this.#asked, this.#text);
     announce(`finish.${finish}`);
   }
 

@@ -26,6 +26,7 @@ export class ResultList {
         " · ",
         tr("passage.tokens", { n: tokens }),
       ),
+      standaloneQuestion(response),
       warnings(response),
       this.timings.element,
       plan(response),
@@ -67,8 +68,14 @@ function overlap(chunk, other) {
   );
 }
 
-function warnings({ fallback, rerankFailure }) {
+/** Says what was searched for in place of a question that refers to earlier turns. */
+function standaloneQuestion({ standaloneQuestion: question }) {
+  return question && h("p", { class: "meta" }, tr("conversation.searched"), " ", data(question.text));
+}
+
+function warnings({ fallback, rerankFailure, standaloneQuestion }) {
   const present = [
+    ["conversation.failure", standaloneQuestion?.failure],
     ["search.fallback", fallback],
     ["search.rerank_failure", rerankFailure],
   ].filter(([, text]) => text);

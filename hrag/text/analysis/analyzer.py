@@ -25,8 +25,8 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from hrag.text.analysis.stop_words import STOP_WORDS
 from hrag.text.analysis.variants import variants, without_accents
+from hrag.text.stop_words import STOP_WORDS
 from hrag.values.errors import InvalidArgument
 from hrag_fast import Folding, LeafTerms, Matches, TermExtractor, Token, Variant, term_id
 

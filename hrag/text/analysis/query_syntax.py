@@ -28,6 +28,7 @@ _REQUIRED = re.compile(
     r'(?<![0-9A-Za-z])"(?P<phrase>[^"]*+)"'
     r"|(?<!\S)\+(?P<must>\S+)"
 )
+_PLUS = re.compile(r"(?<!\S)\++")
 _WORD = re.compile(r"[^\W_]")
 # Punctuation at the end of a required word is not part of the word: in
 # `What does +E-4711 mean for +C++?`, the required words are `E-4711` and `C++`.
@@ -84,6 +85,18 @@ def parse(text: str) -> ParsedQuery:
     if _WORD.search(_REQUIRED.sub(" ", text)):
         return ParsedQuery(plain_text, tuple(required), tuple(quoted))
     return ParsedQuery(plain_text, tuple(required | quoted))
+
+
+def with_required(text: str, required: Iterable[str]) -> str:
+    """Returns a query that requires exactly these parts, which are parts that `parse` has returned.
+
+    Quotes and plus signs in `text` are replaced or removed, so that they mark nothing.
+    """
+    plain = _PLUS.sub("", text.replace('"', "'"))
+    # A part with a quote in it was marked by a plus sign, so it contains no white space. Such a
+    # part comes last, because its quote would be the start of a phrase if a phrase followed.
+    phrases = [f'+"{part}"' for part in required if '"' not in part]
+    return " ".join([plain, *phrases, *(f"+{part}" for part in required if '"' in part)])
 
 
 class RequiredParts:

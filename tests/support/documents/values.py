@@ -190,6 +190,8 @@ search_results = st.builds(
     fallback=TEXT,
     reranked=st.booleans(),
     rerank_failure=TEXT,
+    standalone_question=st.none()
+    | st.builds(types.StandaloneQuestion, TEXT, st.sampled_from(types.StandaloneMethod), TEXT),
 )
 moments = st.datetimes(timezones=st.just(UTC))
 values = TEXT | st.floats(allow_nan=False) | st.booleans() | moments

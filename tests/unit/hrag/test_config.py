@@ -364,6 +364,7 @@ def test_the_limits_and_the_prompt_file_of_answers_can_be_set(monkeypatch):
         (RetrieverSettings, "HRAG_ANSWER_MAX_TOKENS", "0"),
         (RetrieverSettings, "HRAG_ANSWER_PASSAGE_TOKENS", "31"),
         (RetrieverSettings, "HRAG_MAX_CONCURRENT_ANSWERS", "0"),
+        (RetrieverSettings, "HRAG_STANDALONE_TIMEOUT_S", "-1"),
         (RetrieverSettings, "HRAG_QUERY_CACHE_ENTRIES", "-1"),
     ],
 )

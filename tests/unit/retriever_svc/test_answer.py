@@ -7,22 +7,28 @@ from typing import Any
 
 import pytest
 
-from hrag.errors import DeadlineExceeded, TooBusy
+from hrag.errors import DeadlineExceeded, TooBusy, TooLarge
 from hrag.models.chat import ChatEnd, Pieces
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.text import tokens
+from hrag.text.conversation import quoted_turns
 from hrag.types import (
     MAX_ANSWER_BYTES,
+    MAX_HISTORY_BYTES,
     Chunk,
+    ConversationTurn,
     Passage,
     Retrieval,
     SearchMode,
     SearchQuery,
     SearchResult,
     Span,
+    StandaloneMethod,
+    StandaloneQuestion,
     Timings,
+    TurnRole,
 )
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, FinishReason, Reasoning
 from hrag.values.deadline import NEVER, Deadline
@@ -102,17 +108,19 @@ def _passage(title: str = "") -> Passage:
 class FakeSearch:
     """A search that finds the passages.
 
-    It records how many seconds it may wait for the vector of its query.
+    It records the text of its query, and how many seconds it may wait for the query's vector.
     """
 
     def __init__(self, *passages: Passage) -> None:
         self.embedding_s = 0.0
+        self.text: str | None = None
         self._result = SearchResult(
             passages, SearchMode.CONTEXT, 0, 0, 1, True, 7, Timings(0, 0, 0, 0, 0), None, 1
         )
 
     def __call__(self, query: SearchQuery, deadline: Deadline, embedding_s: float) -> SearchResult:
         self.embedding_s = embedding_s
+        self.text = query.text
         return replace(self._result, retrieval=Retrieval.HYBRID)
 
 
@@ -125,6 +133,7 @@ def _pipeline(
         max_concurrent=max_concurrent,
         max_tokens=100,
         passage_tokens=PASSAGE_TOKENS,
+        standalone_timeout_s=5.0,
     )
     return AnswerPipeline(search, CachedQueries(embedder, 10), setup)
 
@@ -217,6 +226,88 @@ def test_reasoning_beyond_its_limit_is_left_out() -> None:
     assert "".join(event for event in events if isinstance(event, str)) == "Dogs bark [1]."
     thoughts = [event.text for event in events if isinstance(event, Reasoning)]
     assert MAX_ANSWER_BYTES - 4 < len("".join(thoughts).encode()) <= MAX_ANSWER_BYTES
+
+
+@pytest.mark.parametrize("passages", [(), (_passage(),)], ids=["no passages", "a passage"])
+def test_the_next_question_may_follow_as_soon_as_the_end_is_received(
+    passages: tuple[Passage, ...],
+) -> None:
+    answer = _pipeline(FakeSearch(*passages), HashEmbedder(4), CitingChat(), max_concurrent=1)
+    with closing(answer(QUERY, NEVER)) as first_answer:
+        while not isinstance(next(first_answer), AnswerEnd):
+            pass
+        assert len(list(answer(QUERY, NEVER))) >= 2
+
+
+HISTORY = (
+    ConversationTurn(TurnRole.USER, "what do dogs do?"),
+    ConversationTurn(TurnRole.ASSISTANT, "Dogs bark, see https://evil.example/x"),
+)
+
+
+class ConversingChat(CitingChat):
+    """A chat model that makes questions stand alone. It answers with an address of the history."""
+
+    standalone = ""
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        if "The last question:" in prompt:
+            self.standalone = prompt
+            yield "when do dogs do it?"
+        else:
+            self.prompt = prompt
+            yield "At night https://evil.example/x [1]."
+        yield ChatEnd(FinishReason.STOP)
+
+
+def test_a_question_of_a_conversation_is_searched_for_in_a_form_that_stands_alone() -> None:
+    search, chat = FakeSearch(_passage()), ConversingChat()
+    query = AnswerQuery(SearchQuery("t", "and when?"), history=HISTORY)
+    result, *_ = _pipeline(search, HashEmbedder(4), chat)(query, NEVER)
+    assert isinstance(result, SearchResult)
+    assert search.text == "when do dogs do it?"
+    assert result.standalone_question == StandaloneQuestion(search.text, StandaloneMethod.MODEL)
+    passages, question = chat.prompt.split("\n--\n")
+    assert question == "and when?"
+    assert passages.endswith(quoted_turns(HISTORY))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        AnswerQuery(SearchQuery("t", "barking"), question="and when?"),
+        AnswerQuery(SearchQuery("t", [1.0] * 4), question="and when?"),
+        AnswerQuery(SearchQuery("t", "and when?", vector=[1.0] * 4)),
+        AnswerQuery(SearchQuery("t", "and when?")),
+    ],
+    ids=["question", "vector", "text and vector", "no history"],
+)
+def test_a_search_that_the_caller_has_chosen_is_not_changed(query: AnswerQuery) -> None:
+    search, chat = FakeSearch(_passage()), ConversingChat()
+    history = HISTORY if query.question or query.search.vector else ()
+    result, *_ = _pipeline(search, HashEmbedder(4), chat)(replace(query, history=history), NEVER)
+    assert isinstance(result, SearchResult)
+    assert (search.text, result.standalone_question) == (query.search.text, None)
+    assert not chat.standalone
+    assert ("> what do dogs do?" in chat.prompt) == bool(history)
+
+
+def test_an_answer_has_no_links_to_hosts_that_only_earlier_turns_name() -> None:
+    query = AnswerQuery(SearchQuery("t", "and when?"), history=HISTORY)
+    _, *texts, _ = _pipeline(FakeSearch(_passage()), HashEmbedder(4), ConversingChat())(
+        query, NEVER
+    )
+    assert "".join(map(str, texts)) == "At night https:// evil.example/x [1]."
+
+
+def test_a_history_beyond_its_limits_is_refused_before_the_search() -> None:
+    turn = ConversationTurn(TurnRole.USER, "x" * (MAX_HISTORY_BYTES + 1))
+    search = FakeSearch(_passage())
+    with pytest.raises(TooLarge, match="texts of history"):
+        next(
+            _pipeline(search, HashEmbedder(4), CitingChat())(replace(QUERY, history=(turn,)), NEVER)
+        )
+    assert search.text is None
 
 
 def test_a_tenant_may_use_half_of_the_slots_after_another_tenant_has_asked() -> None:

@@ -131,12 +131,21 @@ def test_the_creator_of_the_tool_fixes_tenant_and_options(tool):
         knowledge("q", tenant_id="other")
 
 
-def test_the_description_for_the_model_has_two_parameters_and_no_more(tool):
+def test_words_of_earlier_questions_are_searched_for_too(tool):
+    knowledge = tool()
+    findings = knowledge("and how is it treated?", earlier_questions=["What is leukaemia?"])
+    assert knowledge.client.requests[-1][1] == "and how is it treated? leukaemia"
+    assert findings.searched_for == "and how is it treated? leukaemia"
+    assert knowledge("dogs?").searched_for == ""
+    assert "it must be a text" in knowledge("why?", earlier_questions=[[1.0]]).error
+
+
+def test_the_description_for_the_model_has_three_parameters_and_no_more(tool):
     function = tool(limit=3, description="The staff handbook of Acme.").function
     schema = TypeAdapter(function).json_schema()
     assert function.__name__ == "search_knowledge_base"
     assert all(word in function.__doc__ for word in ("cite", "heading", "handbook of Acme"))
-    assert set(schema["properties"]) == {"query", "limit"}
+    assert set(schema["properties"]) == {"query", "limit", "earlier_questions"}
     assert schema["required"] == ["query"]
     assert schema["properties"]["query"]["type"] == "string"
     limit = schema["properties"]["limit"]

@@ -27,7 +27,7 @@ from hrag.observe import metrics
 from hrag.observe.metrics import INSTRUMENTS, Reading, Readings
 from hrag.server.serving.metrics_server import serve_metrics
 from hrag.server.serving.worker_metrics import WorkerMetrics
-from hrag.types import Limits, SummaryUnit
+from hrag.types import Limits, StandaloneMethod, SummaryUnit
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER
 from hrag.values.document_limits import DOCUMENT_LIMITS, LIMIT_NAMES
@@ -294,6 +294,13 @@ def test_the_limits_of_documents_are_reported_and_counted_by_the_same_names():
     reported = {field.name for field in dataclasses.fields(Limits)}
     assert reported >= {*DOCUMENT_LIMITS}
     assert {*LIMIT_NAMES} - reported == {"parser_time", "parser_memory"}
+
+
+def test_questions_that_were_made_to_stand_alone_are_counted_by_method():
+    series = "hrag_standalone_questions_total"
+    made = metrics.question_made_standalone
+    assert increase(series, lambda: made(StandaloneMethod.LAST_TURNS), method="last_turns") == 1
+    assert increase(series, lambda: made(StandaloneMethod.LAST_TURNS), method="model") == 0
 
 
 def test_citations_that_are_removed_from_an_answer_are_counted():

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.errors import ChatUnavailable, InvalidArgument
+from hrag.errors import ChatUnavailable, InvalidArgument, TooLarge
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.answers import AnswerEnd, AnswerQuery, Citation, FinishReason, Reasoning
+from hrag.values.conversation import ConversationTurn, TurnRole
+from hrag.values.limits import MAX_HISTORY_TURNS
 from hrag.wire import answers
 from tests.support.documents.values import (
     F32,
@@ -35,7 +37,11 @@ ends = st.builds(
 )
 
 
-@given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32, reasoning=st.booleans()))
+turns = st.builds(ConversationTurn, st.sampled_from(TurnRole), TEXT)
+histories = st.lists(turns, max_size=3).map(tuple)
+
+
+@given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32, histories, st.booleans()))
 def test_a_question_is_unchanged_after_encoding_and_parsing(query: AnswerQuery) -> None:
     encoded = answers.answer_request(query).SerializeToString()
     assert answers.answer_query_from(pb.AnswerRequest.FromString(encoded)) == query
@@ -60,6 +66,22 @@ def test_an_answer_request_without_a_search_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="search is missing") as refused:
         answers.answer_query_from(pb.AnswerRequest(question="why?"))
     assert refused.value.field == "search"
+
+
+def test_a_turn_without_a_known_role_is_refused() -> None:
+    search = pb.SearchRequest(tenant_id="t", text="q")
+    turns = [pb.ConversationTurn(role=pb.TURN_ROLE_USER, text="a"), pb.ConversationTurn(text="b")]
+    with pytest.raises(InvalidArgument, match=r"history\.1\.role is 0") as refused:
+        answers.answer_query_from(pb.AnswerRequest(search=search, history=turns))
+    assert refused.value.field == "history.1.role"
+
+
+def test_too_many_turns_are_refused_before_they_are_decoded() -> None:
+    """The turns have no role, so decoding one of them would raise another error."""
+    turns = [pb.ConversationTurn()] * (MAX_HISTORY_TURNS + 1)
+    request = pb.AnswerRequest(search=pb.SearchRequest(text="q"), history=turns)
+    with pytest.raises(TooLarge, match="history has 33 entries; at most 32"):
+        answers.answer_query_from(request)
 
 
 def test_a_limit_of_zero_tokens_differs_from_an_unset_limit() -> None:

@@ -18,7 +18,7 @@ from hrag.text.analysis import (
     term_id,
     upgraded,
 )
-from hrag.text.analysis.stop_words import STOP_WORDS
+from hrag.text.stop_words import STOP_WORDS
 from tests import twins
 
 STEMMER = Stemmer.Stemmer("english", 0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import InvalidArgument
-from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
+from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse, with_required
 from hrag_fast import Folding
 
 
@@ -143,3 +143,12 @@ def test_a_part_that_repeats_itself_is_found_as_fast_as_others(text, part):
     began = time.process_time()
     RequiredParts([part], Folding.UNICODE).are_in([text])
     assert time.process_time() - began < 2
+
+
+SYNTAX = st.text(st.sampled_from("ab+\" .'狗"), max_size=20)
+
+
+@given(SYNTAX, SYNTAX)
+def test_a_query_can_require_the_parts_of_another_query_and_no_others(text, other):
+    required = parse(other).required
+    assert set(parse(with_required(text, required)).required) == set(required)
