@@ -139,8 +139,8 @@ def _first_line(pieces: Pieces, max_chars: int) -> str:
     for piece in pieces:
         if isinstance(piece, ChatEnd):
             return one_line(text).strip(_QUOTES) if piece.finish_reason is FinishReason.STOP else ""
-        text = (text + piece).lstrip()
-        line, line_end, _ = text.partition("\n")
+        text += piece
+        line, line_end, _ = text.lstrip().partition("\n")
         if line_end or len(text) > max_chars:
             return one_line(line).strip(_QUOTES)
     return ""
