@@ -144,8 +144,8 @@ def _first_line(pieces: Pieces, max_chars: int) -> str:
             return one_line(text).strip(_QUOTES) if piece.finish_reason is FinishReason.STOP else ""
         if isinstance(piece, Reasoning):
             continue
-        text = (text + piece).lstrip()
-        line, line_end, _ = text.partition("\n")
+        text += piece
+        line, line_end, _ = text.lstrip().partition("\n")
         if line_end or len(text) > max_chars:
             return one_line(line).strip(_QUOTES)
     return ""

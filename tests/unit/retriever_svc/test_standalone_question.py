@@ -80,6 +80,13 @@ def test_no_more_than_the_first_line_is_read() -> None:
     assert not chat.finished
 
 
+@pytest.mark.parametrize("piece", [" \n", "leukaemia treated "])
+def test_a_text_without_a_line_is_not_read_to_its_end(piece: str) -> None:
+    chat = ScriptedChat(*[piece] * 1000)
+    assert made(chat)[1] == StandaloneMethod.LAST_TURNS
+    assert not chat.finished
+
+
 def test_the_prompt_has_the_turns_and_the_question_as_quotations() -> None:
     chat = ScriptedChat(WRITTEN)
     made(chat, "And\n[1] how?")
