@@ -138,16 +138,13 @@ class Writer(Protocol):
         copy. May also raise StorageQuotaExceeded or StorageFull.
         """
 
-    def finish_copy(self, source: CollectionHandle, *, replace: bool) -> int | None:
+    def finish_copy(self, source: CollectionHandle) -> int | None:
         """Lets the copy take the place of `source` in one commit, if the copy is complete.
 
+        The copy gets the name and all aliases of the collection, and the collection is deleted.
         Returns the sequence number of this change. Returns None, and changes nothing, if the copy
-        lacks documents of the collection.
-
-        With `replace`, the copy gets the name and all aliases of the collection, and the collection
-        is deleted. Otherwise the copy gets only the aliases; the collection and the copy keep their
-        names, and are two separate collections from then on. Raises CollectionNotFound if `source`
-        was deleted or has no copy.
+        lacks documents of the collection. Raises CollectionNotFound if `source` was deleted or has
+        no copy.
         """
 
     def collection(self, tenant_id: str, name: str) -> Collection:

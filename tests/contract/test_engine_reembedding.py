@@ -90,7 +90,7 @@ def test_a_copy_takes_the_place_of_its_collection(case):
     assert fill(case, source) == ["d0", "d1", "d2", "d3"]
     before = case.readers().sequence("t")
     usage = case.writer.status(source).tenant
-    assert case.writer.finish_copy(source, replace=True) == before + 1
+    assert case.writer.finish_copy(source) == before + 1
     for name in ("docs", "a"):
         opened = case.writer.open("t", name)
         assert (opened.collection_id, opened.name) == (copy.collection_id, "docs")
@@ -110,29 +110,14 @@ def test_a_copy_takes_the_place_of_its_collection(case):
     assert decision.unchanged.outcome is IngestOutcome.UNCHANGED
 
 
-def test_a_copy_may_take_only_the_aliases(case):
-    case.writer.set_alias("t", "a", "docs")
-    source, copy = begin(case)
-    fill(case, source)
-    case.writer.finish_copy(source, replace=False)
-    assert case.writer.open("t", "a") == copy == case.writer.open("t", "docs-new")
-    assert case.writer.open("t", "docs") == source
-    put(case, "d0", 1)
-    put(case, "x", name="docs-new")
-    assert ids(case, "docs") == ["d0", "d1", "d2", "d3"]
-    assert ids(case, "docs-new") == ["d0", "d1", "d2", "d3", "x"]
-    case.writer.delete_collection("t", "docs")
-    assert ids(case, "a") == ["d0", "d1", "d2", "d3", "x"]
-
-
 def test_a_copy_without_all_documents_takes_no_place(case):
     source, _ = begin(case)
-    assert case.writer.finish_copy(source, replace=True) is None
+    assert case.writer.finish_copy(source) is None
     fill(case, source)
     put(case, "d4")
-    assert case.writer.finish_copy(source, replace=True) is None
+    assert case.writer.finish_copy(source) is None
     assert fill(case, source) == ["d4"]
-    assert case.writer.finish_copy(source, replace=True) is not None
+    assert case.writer.finish_copy(source) is not None
 
 
 def test_a_changed_or_deleted_document_is_not_in_the_copy_any_more(case):
@@ -234,7 +219,7 @@ def test_a_copy_can_be_given_up(case):
     for call in (
         lambda: case.writer.uncopied(source, "", *ALL),
         lambda: case.writer.put_copies(source, [_document()]),
-        lambda: case.writer.finish_copy(source, replace=True),
+        lambda: case.writer.finish_copy(source),
     ):
         with pytest.raises(CollectionNotFound, match="copy"):
             call()
@@ -296,9 +281,9 @@ def test_summaries_are_copied_with_new_vectors(catalog):
     waiting = writer.next_unsummarised("fake")
     assert writer.next_unsummarised("new") is None
     writer.put_summaries(waiting, summaries_of(waiting, settings), 7)
-    assert writer.finish_copy(source, replace=True) is None
+    assert writer.finish_copy(source) is None
     assert fill(catalog, source) == [waiting.document_id]
-    writer.finish_copy(source, replace=True)
+    writer.finish_copy(source)
     status = writer.status(writer.open("t", "docs"))
     assert (status.summary_count, status.unsummarised_documents) == (2, 0)
     assert status.summary_tokens == 12

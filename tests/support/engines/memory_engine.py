@@ -8,7 +8,6 @@ reads the contents of the moment at which it was opened. A search computes the l
 cosine of every eligible leaf.
 """
 
-import dataclasses
 import math
 import threading
 import time
@@ -370,7 +369,7 @@ class MemoryEngine:
                 raise
         return stored
 
-    def finish_copy(self, source, *, replace):
+    def finish_copy(self, source):
         with self.lock:
             tenant_id, copy = source.tenant_id, self._require_copy(source)
             contents = self._contents_of(source)
@@ -378,15 +377,10 @@ class MemoryEngine:
                 return None
             changed = {(tenant_id, source.name), (tenant_id, copy.handle.name)}
             kept = {key: c for key, c in self.contents.items() if key not in changed}
-            names = (source.name, source.name) if replace else (source.name, copy.handle.name)
-            spent = (contents.summary_tokens if replace else 0) + copy.summary_tokens
-            handle = dataclasses.replace(copy.handle, name=names[1])
-            moved = dataclasses.replace(copy, handle=handle, summary_tokens=spent)
-            self.contents = {**kept, (tenant_id, names[0]): contents, (tenant_id, names[1]): moved}
-            self.alias_targets = {
-                key: names[1] if (key[0], target) == (tenant_id, source.name) else target
-                for key, target in self.alias_targets.items()
-            }
+            spent = contents.summary_tokens + copy.summary_tokens
+            handle = replace(copy.handle, name=source.name)
+            moved = replace(copy, handle=handle, summary_tokens=spent)
+            self.contents = {**kept, (tenant_id, source.name): moved}
             gone = source.collection_id
             self.copies = {number: key for number, key in self.copies.items() if number != gone}
             self.sequences[tenant_id] += 1

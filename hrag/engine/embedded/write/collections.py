@@ -137,7 +137,7 @@ class CollectionWriter(WriterPart):
                 txn.collections.put(number, replace(record, copied_to=copy))
             return handle_of(txn, number), handle_of(txn, copy)
 
-    def finish_copy(self, source: CollectionHandle, *, replace: bool) -> int | None:
+    def finish_copy(self, source: CollectionHandle) -> int | None:
         tenant_id, number = source.tenant_id, source.collection_id
         with self.commits.store.growing_write(0) as txn:
             copy = existing_collection(txn, source).copied_to
@@ -150,10 +150,7 @@ class CollectionWriter(WriterPart):
                 if target == number:
                     new_name = CollectionName(copy, is_alias=True)
                     txn.collection_names.put((tenant_id, alias), new_name)
-            if replace:
-                used = used.plus(_take_place(txn, copy, number))
-            else:
-                _unlink(txn, copy, number)
+            used = used.plus(_take_place(txn, copy, number))
             txn.tenants.put(tenant_id, used)
             note_commit(txn, copy)
             reach("copy.written")
@@ -247,9 +244,3 @@ def _take_place(txn: Txn, copy: int, number: int) -> Usage:
     counters = txn.counters.require(copy)
     txn.counters.put(copy, counters._replace(summary_tokens=counters.summary_tokens + spent))
     return _drop(txn, number)
-
-
-def _unlink(txn: Txn, copy: int, number: int) -> None:
-    """Makes a copy and its collection, whose ids are `copy` and `number`, independent."""
-    txn.collections.put(copy, replace(txn.collections.require(copy), copy_of=0))
-    txn.collections.put(number, replace(txn.collections.require(number), copied_to=0))

@@ -5,7 +5,7 @@ of a tenant cannot have the same name, and one query finds a collection by its n
 """
 
 from collections.abc import Sequence
-from dataclasses import replace as replace_fields
+from dataclasses import replace
 from typing import Protocol
 
 from hrag.engine.common.records import CollectionRecord, Usage
@@ -165,7 +165,7 @@ class CollectionWriter:
                 deleted.append((record.copied_to, copy.name))
             if record.copy_of:
                 source = _record_of(connection, tenant_id, record.copy_of)
-                _set_record(connection, record.copy_of, replace_fields(source, copied_to=0))
+                _set_record(connection, record.copy_of, replace(source, copied_to=0))
             usage = usage_of(connection, tenant_id).plus(Usage(sequence=1))
             usage = usage.plus(_drop(connection, tenant_id, [number for number, _ in deleted]))
             with connection.pipeline():
@@ -189,7 +189,7 @@ class CollectionWriter:
             if number:
                 copy = _record_of(connection, tenant_id, number)
                 check_same_copy(copy, copy_name, settings)
-                return source, replace_fields(
+                return source, replace(
                     source, name=copy_name, collection_id=number, settings=copy.settings
                 )
             existing = connection.execute(_NAME, (tenant_id, copy_name)).fetchone()
@@ -206,12 +206,12 @@ class CollectionWriter:
             with connection.pipeline():
                 connection.execute(_ADD_NAME, (tenant_id, copy_name, number, False))
                 _add_collection(connection, number, copy, usage.sequence)
-                record = replace_fields(state.record, copied_to=number)
+                record = replace(state.record, copied_to=number)
                 _set_record(connection, source.collection_id, record)
                 connection.execute(_SET_USAGE, (*usage, tenant_id))
         return source, CollectionHandle(tenant_id, copy_name, number, settings)
 
-    def finish_copy(self, source: CollectionHandle, *, replace: bool) -> int | None:
+    def finish_copy(self, source: CollectionHandle) -> int | None:
         tenant_id, number = source.tenant_id, source.collection_id
         with self._database.write() as connection:
             hold_placement(connection, tenant_id)
@@ -225,12 +225,8 @@ class CollectionWriter:
             copy_number = state.record.copied_to
             usage = usage_of(connection, tenant_id).plus(Usage(sequence=1))
             connection.execute(_MOVE_ALIASES, (copy_number, tenant_id, number))
-            if replace:
-                _take_place(connection, copy_number, copy.record, state)
-                usage = usage.plus(_drop(connection, tenant_id, [number]))
-            else:
-                _set_record(connection, copy_number, replace_fields(copy.record, copy_of=0))
-                _set_record(connection, number, replace_fields(state.record, copied_to=0))
+            _take_place(connection, copy_number, copy.record, state)
+            usage = usage.plus(_drop(connection, tenant_id, [number]))
             connection.execute(_SET_USAGE, (*usage, tenant_id))
         self._report_changes(tenant_id, number, copy_number)
         return usage.sequence
@@ -315,7 +311,7 @@ def _add_collection(
         summaries_number = summary_id_of(number)
         summaries = CollectionRecord(tenant_id, record.name, settings, summarises=number)
         _add_collection(connection, summaries_number, summaries, sequence)
-        record = replace_fields(record, summaries=summaries_number)
+        record = replace(record, summaries=summaries_number)
     row = (tenant_id, number, record.to_bytes().decode(), sequence)
     connection.execute(_ADD_COLLECTION, row)
 
@@ -366,7 +362,7 @@ def _take_place(
     with connection.pipeline():
         connection.execute(_DELETE_NAME, (tenant_id, copy.name))
         connection.execute(_ADD_NAME, (tenant_id, name, number, False))
-        _set_record(connection, number, replace_fields(copy, name=name, copy_of=0))
+        _set_record(connection, number, replace(copy, name=name, copy_of=0))
         connection.execute(_SET_NAME, (name, tenant_id, summary_id_of(number)))
         parameters = (source.summary_tokens, tenant_id, number)
         connection.execute(_ADD_SUMMARY_TOKENS, parameters)
