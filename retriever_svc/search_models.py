@@ -6,17 +6,13 @@ A query is embedded with the model of its collection. Each model has caches of i
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hrag.models.embedding import Embedder
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.embedders import Embedders
 from hrag.values.collections import CollectionSettings
 from hrag.values.deadline import Deadline
-from retriever_svc.query_vectors import QueryVectors
-
-if TYPE_CHECKING:
-    from retriever_svc.search_run import SearchRun
+from retriever_svc.query_vectors import EmbeddedSearch, QueryVectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class SearchModels:
         return self._models[self.embedders.of(settings).name]
 
     def embed(
-        self, runs: "Sequence[SearchRun]", deadline: Deadline, embedding_s: float = math.inf
+        self, runs: Sequence[EmbeddedSearch], deadline: Deadline, embedding_s: float = math.inf
     ) -> None:
         """Sets the vector of each search, or the reason why it has none.
 
