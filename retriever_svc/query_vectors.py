@@ -25,7 +25,7 @@ _SHARE_OF_TIME = 0.8
 
 
 class EmbeddedSearch(Protocol):
-    """What this module needs of a search (`SearchRun`): its query, and where its vector is set."""
+    """A search as this module needs it: its query, and the fields that are set. See `SearchRun`."""
 
     query: SearchQuery
     text: str
