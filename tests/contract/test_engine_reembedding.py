@@ -3,6 +3,7 @@
 A copy is filled while a collection is embedded again, and then takes the collection's place.
 """
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -290,3 +291,40 @@ def test_summaries_are_copied_with_new_vectors(catalog):
     assert writer.open("t", "docs").collection_id == copy.collection_id
     with catalog.snapshot("t", "docs", summaries=True) as snapshot:
         assert snapshot.name == "docs"
+
+
+def test_a_check_reports_documents_that_only_the_copy_has(catalog):
+    if catalog.connect is None and catalog.store is None:
+        return  # An engine in memory has no check.
+    writer = catalog.writer
+    for name in ("docs", "whole"):
+        writer.create_collection("t", name, OLD)
+    put(catalog, "d0")
+    source, copy = begin(catalog)
+    fill(catalog, source)
+    administration = catalog.engine.administration
+    assert administration().check().problems == ()
+    with _without_documents(catalog, source.collection_id):
+        problems = administration().check().problems
+        assert any("'d0' is only in the copy" in problem for problem in problems)
+    assert administration().check().problems == ()
+    assert copy.name == "docs-new"
+
+
+@contextmanager
+def _without_documents(case, number):
+    """Hides the documents of a collection until the block ends."""
+    if case.store is not None:
+        with case.store.write() as txn:
+            ordinal = txn.document_ids.require((number, "d0"))
+            txn.document_ids.delete((number, "d0"))
+        yield
+        with case.store.write() as txn:
+            txn.document_ids.put((number, "d0"), ordinal)
+        return
+    statement = "UPDATE hrag.documents SET document_id = %s WHERE collection_id = %s"
+    with case.connect() as connection:
+        connection.execute(statement, ("hidden", number))
+    yield
+    with case.connect() as connection:
+        connection.execute(statement, ("d0", number))

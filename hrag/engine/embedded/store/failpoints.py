@@ -15,8 +15,6 @@ POINTS = (
     "delete.committed",
     "summaries.written",
     "summaries.committed",
-    "copy.written",  # A copy of a collection has grown, or takes the collection's place.
-    "copy.committed",
     "seal.built",  # The new segment's index is in memory, and the segment has no files yet.
     "merge.built",
     "postings.written",  # The postings file is written. The file `rows.npz` is not written yet.

@@ -22,7 +22,6 @@ from hrag.engine.common.validation import (
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.codecs import CollectionName
-from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import (
     aliases_of,
@@ -153,8 +152,6 @@ class CollectionWriter(WriterPart):
             used = used.plus(_take_place(txn, copy, number))
             txn.tenants.put(tenant_id, used)
             note_commit(txn, copy)
-            reach("copy.written")
-        reach("copy.committed")
         self.commits.notify_maintenance(number, copy)
         return used.sequence
 

@@ -41,7 +41,7 @@ class CopyWriter(WriterPart):
 
     def put_copies(self, source: CollectionHandle, documents: Sequence[UncopiedDocument]) -> int:
         extra_bytes = sum(max_bytes_of(document.stored.document) for document in documents)
-        with self.commits.changes("copy", extra_bytes) as changes:
+        with self.commits.changes("put", extra_bytes) as changes:
             return sum([changes.put_copy(source, document) for document in documents])
 
 
