@@ -205,6 +205,13 @@ class CommonSettings(EngineSettings, AuditSettings):
     openai_request_bytes: int = _variable(
         "HRAG_OPENAI_REQUEST_BYTES", MAX_REQUEST_BYTES, ge=KIB, le=MAX_REQUEST_BYTES
     )
+    previous_embedder: str = _variable("HRAG_PREVIOUS_EMBEDDER", "")
+    previous_openai_api_key: str = _variable("HRAG_PREVIOUS_OPENAI_API_KEY", "", repr=False)
+    previous_openai_base_url: str = _variable("HRAG_PREVIOUS_OPENAI_BASE_URL", "")
+    previous_openai_model: str = _variable("HRAG_PREVIOUS_OPENAI_EMBEDDING_MODEL", "")
+    previous_openai_dimensions: int | None = _variable(
+        "HRAG_PREVIOUS_OPENAI_DIMENSIONS", None, ge=1, le=16_384
+    )
     chat_model: str = _variable("HRAG_CHAT_MODEL", "")
     chat_base_url: str = _variable("HRAG_CHAT_BASE_URL", "")
     chat_api_key: str = _variable("HRAG_CHAT_API_KEY", "", repr=False)
@@ -273,10 +280,10 @@ class CommonSettings(EngineSettings, AuditSettings):
     def _split(cls, value: Any) -> Any:
         return tuple(value.split(",")) if isinstance(value, str) else value
 
-    @field_validator("embedder")
+    @field_validator("embedder", "previous_embedder")
     @classmethod
     def _check_embedder(cls, value: str) -> str:
-        if not _EMBEDDER.fullmatch(value):
+        if value and not _EMBEDDER.fullmatch(value):
             raise ValueError(
                 "must be builtin, e5-small, openai, none, or hash:<dimension>, as in hash:384"
             )
@@ -286,6 +293,25 @@ class CommonSettings(EngineSettings, AuditSettings):
     def _check_tree(self) -> Self:
         _ = self.return_level
         return self
+
+    @property
+    def previous(self) -> Self | None:
+        """The settings with the previous embedder as the embedder; None if there is none.
+
+        The key of the current endpoint is sent to no other endpoint.
+        """
+        if not self.previous_embedder:
+            return None
+        is_same_endpoint = not self.previous_openai_base_url
+        own_key = self.previous_openai_api_key
+        update = {
+            "embedder": self.previous_embedder,
+            "openai_base_url": self.previous_openai_base_url or self.openai_base_url,
+            "openai_api_key": own_key or (self.openai_api_key if is_same_endpoint else ""),
+            "openai_model": self.previous_openai_model or self.openai_model,
+            "openai_dimensions": self.previous_openai_dimensions,
+        }
+        return self.model_copy(update=update)
 
     @property
     def is_tracing(self) -> bool:
@@ -424,7 +450,8 @@ class RetrieverSettings(CommonSettings):
         HRAG_THREADS decides. If it is not set, the number is 16 if searches wait for a remote
         model, and otherwise depends on the number of cores.
         """
-        waits = self.embedder == "openai" or self.rerank_base_url
+        is_remote = "openai" in (self.embedder, self.previous_embedder)
+        waits = is_remote or self.rerank_base_url
         if self.configured_threads is not None or waits:
             return super().threads
         cores = usable_cores()

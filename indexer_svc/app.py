@@ -13,8 +13,8 @@ import structlog
 from hrag.config import IndexerSettings
 from hrag.engine import Maintenance, Writer, open_engine
 from hrag.models.chat.chat_factory import open_chat
-from hrag.models.embedding import Embedder
-from hrag.models.embedding.embedder_factory import open_embedder
+from hrag.models.embedding.embedder_factory import open_embedders
+from hrag.models.embedding.embedders import Embedders
 from hrag.observe import metrics
 from hrag.server.serving import grpc_server
 from hrag.server.serving.metrics_access import open_metrics_access
@@ -23,8 +23,10 @@ from hrag.server.serving.protection import open_protection
 from hrag.server.serving.service_process import abandon, report_serving, serve_until_stopped
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from hrag.values.reply_limit import ReplyLimit
+from indexer_svc.commit_gate import CommitGate
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from indexer_svc.parsers.parser_pool import ParserPool
+from indexer_svc.reembedder import Reembedder
 from indexer_svc.scraped_metrics import readings
 from indexer_svc.servicer import IndexerServicer
 from indexer_svc.stored_catalog import StoredCatalog
@@ -48,7 +50,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
     with ExitStack() as stack:
-        embedder = open_embedder(settings)
+        embedders = open_embedders(settings)
         chat = open_chat(settings)
         engine = open_engine(settings)
         stack.callback(engine.close)
@@ -64,7 +66,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         )
         stack.callback(parsers.close)
         recognition = stack.enter_context(open_text_recognition(settings))
-        servicer = _servicer(settings, writer, embedder, parsers, recognition, stopping)
+        servicer = _servicer(settings, writer, embedders, parsers, recognition, stopping)
         listening = grpc_server.build(
             settings,
             protection,
@@ -75,9 +77,11 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         maintenance.start()
         stack.callback(_stop_maintenance, maintenance)
         limits = SummaryLimits(settings.summary_min_chars, settings.summary_max_tokens)
-        summariser = Summariser(writer, embedder, chat, limits)
-        summariser.start()
-        stack.callback(_stop_summarising, summariser)
+        # Each summariser works on the collections of one embedder.
+        for embedder in embedders:
+            summariser = Summariser(writer, embedder, chat, limits)
+            summariser.start()
+            stack.callback(_stop_summarising, summariser)
         on_serving = report_serving if settings.stop_on_eof else None
         serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
 
@@ -85,7 +89,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
 def _servicer(
     settings: IndexerSettings,
     writer: Writer,
-    embedder: Embedder,
+    embedders: Embedders,
     parsers: ParserPool,
     recognition: TextRecognition,
     stopping: threading.Event,
@@ -93,9 +97,18 @@ def _servicer(
     defaults = Defaults(
         settings.tree, settings.max_document_bytes, settings.summaries, settings.language
     )
-    pipeline = Pipeline(writer, embedder, defaults, parsers.parse, recognition)
+    gate = CommitGate()
+    pipeline = Pipeline(
+        writer,
+        embedders.current,
+        defaults,
+        parsers.parse,
+        recognition,
+        previous=embedders.previous,
+        gate=gate,
+    )
     catalog = StoredCatalog(writer, ReplyLimit(settings.max_reply_bytes))
-    return IndexerServicer(pipeline, catalog, stopping)
+    return IndexerServicer(pipeline, catalog, Reembedder(writer, embedders, gate), stopping)
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:

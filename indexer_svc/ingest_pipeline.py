@@ -12,13 +12,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
 
 from hrag.engine import CollectionHandle, IngestDecision, PreparedDocument, Writer
 from hrag.models.embedding import Embedder, Vectors
+from hrag.models.embedding.embedders import Embedders
 from hrag.models.embedding.none import NoEmbedder
 from hrag.models.embedding.vector_checks import check_embedder
 from hrag.observe import metrics
@@ -33,6 +34,7 @@ from hrag.values.collections import (
     SummaryUnit,
     TreeSettings,
 )
+from hrag.values.current_call import CURRENT
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import (
@@ -41,12 +43,14 @@ from hrag.values.errors import (
     DocumentNotFound,
     HragError,
     InvalidArgument,
+    outcome_of,
 )
 from hrag.values.formats import PDF
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.read_report import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
+from indexer_svc.commit_gate import CommitGate
 from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import Extracted, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
@@ -189,17 +193,7 @@ class IngestDraft:
 
         The list is empty if the collection has no vectors.
         """
-        if not self.has_vectors:
-            return []
-        indexed = indexed_leaves(
-            self.parsed.text,
-            self.title,
-            self.parsed.sections,
-            self.tree,
-            self._settings.tree.embedding_level,
-            headings=self._settings.index_headings,
-        )
-        return [leaf.embedded for leaf in indexed]
+        return leaf_texts(self.title, self.parsed, self.tree, self._settings)
 
     def with_vectors(self, vectors: Vectors) -> Ready:
         """Returns the document with the vectors of its leaves, `float32[leaf_count, dimension]`."""
@@ -237,14 +231,20 @@ class Pipeline:
         defaults: Defaults,
         parse: TenantParse = no_parser,
         recognition: TextRecognition = NO_RECOGNITION,
+        previous: Embedder | None = None,
+        gate: CommitGate | None = None,
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
-        `parse` parses the documents that this process does not parse itself: long texts, and files
-        like PDFs, HTML pages and Office documents. `recognition` reads pictures and scans.
+        Documents of collections with the embedder `previous` are embedded with this one, if it is
+        not None. `gate` holds back commits of a collection that is embedded again. `parse` parses
+        the documents that this process does not parse itself: long texts, and files like PDFs, HTML
+        pages and Office documents. `recognition` reads pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
+        self._embedders = Embedders(embedder, previous)
+        self._gate = gate or CommitGate()
         self._defaults = defaults
         self._parse = parse
         self._recognition = recognition
@@ -367,7 +367,7 @@ class Pipeline:
             # This compares only the names of the embedders. `embed` compares the dimensions later,
             # because a request to an endpoint may be needed to find out the dimension of this
             # service's embedder.
-            check_embedder(settings, self._embedder.name)
+            self._embedders.of(settings)
         return pending
 
     def _decide(self, checked: Checked, admit: Callable[[str], IngestDecision]) -> IngestDecision:
@@ -468,49 +468,89 @@ class Pipeline:
         return extracted, tree
 
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
-        """Embeds the leaves of all drafts in one request; returns the documents with their vectors.
+        """Embeds the leaves of all drafts; returns the documents with their vectors.
 
-        A draft is a document that has been cut into chunks. The returned documents are in the order
-        of `drafts`. If one draft cannot be embedded, the whole call fails. Raises EmbedderMismatch,
+        All drafts whose collections have the same embedder are embedded in one request. A draft is
+        a document that has been cut into chunks. The returned documents are in the order of
+        `drafts`. If one draft cannot be embedded, the whole call fails. Raises EmbedderMismatch,
         EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
         """
-        for draft in drafts:
+        ready: list[Ready | None] = [None] * len(drafts)
+        of_embedder: dict[str, list[int]] = {}
+        for index, draft in enumerate(drafts):
             settings = draft.pending.collection.settings
             if draft.has_vectors:
-                check_embedder(settings, self._embedder.name, self._embedder.dimension)
-        texts = [draft.leaf_texts() for draft in drafts]
-        vectors = self._embed_texts([text for leaves in texts for text in leaves], deadline)
-        ends = accumulate(map(len, texts))
-        return [
-            draft.with_vectors(vectors[end - len(leaves) : end] if leaves else _no_vectors(draft))
-            for draft, leaves, end in zip(drafts, texts, ends, strict=True)
-        ]
+                embedder = self._embedders.of(settings)
+                check_embedder(settings, embedder.name, embedder.dimension)
+                of_embedder.setdefault(settings.embedder, []).append(index)
+            else:
+                ready[index] = draft.with_vectors(_no_vectors(draft))
+        for indices in of_embedder.values():
+            chosen = [drafts[index] for index in indices]
+            vectors = self._embed_together(chosen, deadline)
+            for index, draft, of_draft in zip(indices, chosen, vectors, strict=True):
+                ready[index] = draft.with_vectors(of_draft)
+        return [document for document in ready if document is not None]
 
-    def _embed_texts(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
-        if not texts:
-            return np.empty((0, 0), np.float32)
+    def _embed_together(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Vectors]:
+        """Embeds drafts of collections with the same embedder, in one request."""
+        texts = [draft.leaf_texts() for draft in drafts]
+        settings = drafts[0].pending.collection.settings
+        vectors = self._embed_texts(settings, list(chain(*texts)), deadline)
+        ends = accumulate(map(len, texts))
+        return [vectors[end - len(leaves) : end] for leaves, end in zip(texts, ends, strict=True)]
+
+    def _embed_texts(
+        self, settings: CollectionSettings, texts: Sequence[str], deadline: Deadline
+    ) -> Vectors:
         with metrics.ingest_stage("embed"):
-            return self._embedder.embed(texts, deadline)
+            return self._embedders.of(settings).embed(texts, deadline)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         """Waits while too many committed leaves of the collection are not indexed (backpressure).
 
-        Raises DeadlineExceeded.
+        Also waits while the copy of the collection is about to take its place. Raises
+        DeadlineExceeded.
         """
+        self._gate.wait(collection.collection_id, deadline)
         self._writer.wait_for_capacity(collection, deadline)
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
         """Stores documents in one commit; returns the result or the error of each document.
 
         The results are in the order of the documents. If an error affects all documents, for
-        example StorageFull, raises this error, and no document is stored.
+        example StorageFull, raises this error, and no document is stored. If the copy of a
+        collection has taken its place since a document was admitted, the document is embedded again
+        and stored there, in a separate commit.
         """
         with metrics.ingest_stage("commit"):
             results = self._writer.put_many([(item.collection, item.document) for item in ready])
+            results = [
+                outcome_of(self._commit_again, item, result)
+                if isinstance(result, CollectionNotFound)
+                else result
+                for item, result in zip(ready, results, strict=True)
+            ]
         return [
             replace(result, report=item.report) if isinstance(result, IngestResult) else result
             for item, result in zip(ready, results, strict=True)
         ]
+
+    def _commit_again(self, item: Ready, error: CollectionNotFound) -> IngestResult:
+        """Stores a document whose collection was deleted in the collection that has its name now.
+
+        Raises `error` if there is none, or if its chunk trees are different.
+        """
+        old, document, deadline = item.collection, item.document, CURRENT.get().deadline
+        new = self._writer.open(old.tenant_id, old.name)
+        if new.collection_id == old.collection_id or new.settings.tree != old.settings.tree:
+            raise error
+        texts = leaf_texts(document.title, document.parsed, document.tree, new.settings)
+        if texts:
+            vectors = self._embed_texts(new.settings, texts, deadline)
+        else:
+            vectors = np.empty((len(document.vectors), 0), np.float32)
+        return self._writer.put(new, replace(document, vectors=vectors))
 
     def validate(
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
@@ -551,6 +591,22 @@ class Pipeline:
             document.metadata, plan.checked.metadata_json, extracted.metadata, extracted.report
         ).report
         return IngestResult(document.document_id, plan.outcome, 0, tree.counts, token_count, report)
+
+
+def leaf_texts(
+    title: str, parsed: ParsedText, tree: Tree, settings: CollectionSettings
+) -> list[str]:
+    """Returns the texts of a document's leaves to embed, in order.
+
+    `settings` are those of the collection. The list is empty if the collection has no vectors.
+    """
+    if not settings.dimension:
+        return []
+    level = settings.tree.embedding_level
+    indexed = indexed_leaves(
+        parsed.text, title, parsed.sections, tree, level, headings=settings.index_headings
+    )
+    return [leaf.embedded for leaf in indexed]
 
 
 def _no_vectors(draft: IngestDraft) -> Vectors:

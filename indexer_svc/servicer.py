@@ -23,6 +23,7 @@ from hrag.wire.common import collection_or_default
 from hrag.wire.filters import optional_filter_from
 from indexer_svc.bulk import BulkLoad, DocumentReply, IngestRequest
 from indexer_svc.ingest_pipeline import Pipeline
+from indexer_svc.reembedder import Reembedder
 from indexer_svc.stored_catalog import StoredCatalog
 
 
@@ -33,10 +34,15 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     """
 
     def __init__(
-        self, pipeline: Pipeline, catalog: StoredCatalog, stopping: threading.Event
+        self,
+        pipeline: Pipeline,
+        catalog: StoredCatalog,
+        reembedder: Reembedder,
+        stopping: threading.Event,
     ) -> None:
         self._pipeline = pipeline
         self._catalog = catalog
+        self._reembedder = reembedder
         self._stopping = stopping
 
     def CreateCollection(
@@ -76,6 +82,22 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
             "DeleteCollection", context, *deleted, outcome="DELETED", sequence=sequence
         )
         return pb.DeleteCollectionResponse(sequence=sequence)
+
+    def ReembedCollection(
+        self, request: pb.ReembedCollectionRequest, context: grpc.ServicerContext
+    ) -> pb.ReembedCollectionResponse:
+        named = (request.tenant_id, request.name)
+        progress = self._reembedder.step(*named, deadline_of(context))
+        if progress.embedded_documents or progress.sequence:
+            call_audit.record_change(
+                "ReembedCollection",
+                context,
+                *named,
+                outcome="UPDATED",
+                sequence=progress.sequence,
+                documents=progress.embedded_documents,
+            )
+        return indexer.reembed_response(progress)
 
     def SetAlias(
         self, request: pb.SetAliasRequest, context: grpc.ServicerContext

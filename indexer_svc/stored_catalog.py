@@ -5,7 +5,9 @@ Names, filters and page tokens are checked before the writer is called.
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
 
 from hrag.engine import CollectionHandle, Writer
 from hrag.values import ids
@@ -19,12 +21,15 @@ from hrag.values.documents import (
     MetadataChange,
     MetadataUpdate,
 )
-from hrag.values.errors import InvalidArgument
+from hrag.values.errors import CollectionNotFound, InvalidArgument
 from hrag.values.filters import Filter, check_filter
 from hrag.values.limits import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus
 from indexer_svc.metadata_update import check_change, update_metadata
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class StoredCatalog:
@@ -74,7 +79,7 @@ class StoredCatalog:
     def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
         """Returns the fields of one document, without the document's text."""
         ids.check_document_id(document_id)
-        return self._writer.document(self._open(tenant_id, collection), document_id)
+        return self._with(tenant_id, collection, self._writer.document, document_id)
 
     def document_with_text(
         self, tenant_id: str, collection: str, document_id: str, part: ByteRange | None = None
@@ -86,8 +91,8 @@ class StoredCatalog:
         beginning of the document's text.
         """
         ids.check_document_id(document_id)
-        opened = self._open(tenant_id, collection)
-        return self._writer.document_with_text(opened, document_id, part, self._reply)
+        read = self._writer.document_with_text
+        return self._with(tenant_id, collection, read, document_id, part, self._reply)
 
     def documents(
         self,
@@ -104,17 +109,15 @@ class StoredCatalog:
         """
         page = _checked_page_size(page_size), _decode_page_token(page_token)
         _check_optional_filter(filter)
-        opened = self._open(tenant_id, collection)
-        return _with_opaque_token(
-            self._writer.documents(opened, *page, self._reply, filter=filter, deadline=deadline)
-        )
+        read = partial(self._writer.documents, filter=filter, deadline=deadline)
+        return _with_opaque_token(self._with(tenant_id, collection, read, *page, self._reply))
 
     def count(
         self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
         """Counts the documents that pass `filter`, or all documents if there is no filter."""
         _check_optional_filter(filter)
-        return self._writer.count(self._open(tenant_id, collection), filter, deadline)
+        return self._with(tenant_id, collection, self._writer.count, filter, deadline)
 
     def update_metadata(
         self,
@@ -130,13 +133,13 @@ class StoredCatalog:
         """
         ids.check_document_id(document_id)
         check_change(change)
-        opened = self._open(tenant_id, collection)
-        return update_metadata(self._writer, opened, document_id, change, deadline)
+        update = partial(update_metadata, self._writer)
+        return self._with(tenant_id, collection, update, document_id, change, deadline)
 
     def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
         """Deletes a document; returns the sequence number of the deletion."""
         ids.check_document_id(document_id)
-        return self._writer.delete(self._open(tenant_id, collection), document_id)
+        return self._with(tenant_id, collection, self._writer.delete, document_id)
 
     def delete_documents(
         self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline
@@ -153,11 +156,48 @@ class StoredCatalog:
                 field="filter",
             )
         check_filter(filter)
-        return self._writer.delete_matching(self._open(tenant_id, collection), filter, deadline)
+        return self._delete_matching(self._open(tenant_id, collection), filter, deadline)
+
+    def _delete_matching(
+        self, opened: CollectionHandle, filter: Filter, deadline: Deadline
+    ) -> Iterator[DocumentDeletion]:
+        try:
+            yield from self._writer.delete_matching(opened, filter, deadline)
+        except CollectionNotFound as error:
+            current = self._replacement_of(opened, error)
+            yield from self._writer.delete_matching(current, filter, deadline)
 
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
         """Returns the size and the state of a collection, and the usage of its tenant."""
-        return self._writer.status(self._open(tenant_id, collection))
+        return self._with(tenant_id, collection, self._writer.status)
+
+    def _with(
+        self,
+        tenant_id: str,
+        collection: str,
+        call: Callable[Concatenate[CollectionHandle, Arguments], Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        """Calls `call` with the handle of a collection.
+
+        If another collection has got the name meanwhile, for example because the collection was
+        embedded again, calls `call` again with this one.
+        """
+        opened = self._open(tenant_id, collection)
+        try:
+            return call(opened, *args, **kwargs)
+        except CollectionNotFound as error:
+            return call(self._replacement_of(opened, error), *args, **kwargs)
+
+    def _replacement_of(
+        self, deleted: CollectionHandle, error: CollectionNotFound
+    ) -> CollectionHandle:
+        """Returns the collection that now has the name of a deleted one, or raises `error`."""
+        current = self._writer.open(deleted.tenant_id, deleted.name)
+        if current.collection_id == deleted.collection_id:
+            raise error
+        return current
 
     def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
         return self._writer.open(*_check_names(tenant_id, collection, "collection"))

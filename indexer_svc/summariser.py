@@ -385,7 +385,7 @@ class Summariser:
         The text that is embedded begins with the section's heading. The stored summary does not
         have the heading, because the citation of a chunk contains the heading already.
         """
-        texts = [f"{section.heading}\n{text}".strip() for section, text in written]
+        texts = [_embedded_text(section.heading, text) for section, text in written]
         if texts:
             vectors = self._embedder.embed(texts)
         else:
@@ -495,6 +495,25 @@ def _sections(document: Unsummarised) -> Iterator[_Section]:
         text = parsed.text[first.char_start : last.char_end].strip()
         name = heading(document.title, parsed.sections, parents, first.section)
         yield _Section(leaves, name, text)
+
+
+def _embedded_text(heading: str, summary: str) -> str:
+    """Returns the text from which the vector of a summary is computed."""
+    return f"{heading}\n{summary}".strip()
+
+
+def embedded_texts(document: Unsummarised, summaries: Sequence[Summary]) -> list[str]:
+    """Returns the texts from which the vectors of stored summaries were computed, in order.
+
+    `document` is the summarised document. The first summary is that of the whole document.
+    """
+    parsed, level = document.parsed, document.collection.settings.tree.embedding_level
+    parents, headings = section_parents(parsed.sections), [document.title]
+    for summary in summaries[1:]:
+        first = document.tree.record(level, summary.leaves[0])
+        headings.append(heading(document.title, parsed.sections, parents, first.section))
+    named = zip(headings, summaries, strict=False)
+    return [_embedded_text(name, summary.text) for name, summary in named]
 
 
 def _whole_document(document: Unsummarised, summaries: Sequence[str]) -> _Section:

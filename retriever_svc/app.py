@@ -13,7 +13,7 @@ from hrag.engine import Reader, open_engine
 from hrag.engine.common.labels import MAX_LEAVES
 from hrag.models.chat.chat_factory import open_chat
 from hrag.models.embedding.cache import CachedQueries
-from hrag.models.embedding.embedder_factory import open_query_embedders
+from hrag.models.embedding.embedder_factory import QueryEmbedders, open_search_embedders
 from hrag.models.rerank.reranker_factory import open_reranker
 from hrag.observe import metrics
 from hrag.server.serving import grpc_server, workers
@@ -63,6 +63,7 @@ from retriever_svc.browse import Browse
 from retriever_svc.prompt import load_prompt
 from retriever_svc.rerank_stage import RerankSetup
 from retriever_svc.scraped_metrics import readings
+from retriever_svc.search_models import SearchModel
 from retriever_svc.search_pipeline import Search
 from retriever_svc.servicer import RetrieverServicer
 
@@ -124,7 +125,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
     with ExitStack() as closing:
-        embedders = open_query_embedders(settings)
+        embedders, *previous_embedders = open_search_embedders(settings)
         embedder = embedders.queries
         answer_setup = _answer_setup(settings)
         rerank_setup = _rerank_setup(settings)
@@ -135,9 +136,12 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             return
         _log.info("store_opened", engine=engine.name, store=engine.location)
         reader.preload()
-        queries = CachedQueries(embedder, settings.query_cache_entries)
-        sentence_embedder = CachedQueries(embedders.passages, settings.sentence_cache_entries)
+        current = _search_model(settings, embedders)
+        queries, sentence_embedder = current.queries, current.sentences
         caches = {"query": queries, "sentence": sentence_embedder}
+        previous = [_search_model(settings, pair) for pair in previous_embedders]
+        for model in previous:
+            caches |= {"previous_query": model.queries, "previous_sentence": model.sentences}
         metric_readings = metrics.Readings(partial(readings, reader, caches, settings))
         collectors = (metrics.INSTRUMENTS, metric_readings)
         port = closing.enter_context(
@@ -153,6 +157,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             allows_fallback=settings.hybrid_fallback,
             reranking=rerank_setup,
             reply=reply,
+            previous=previous,
         )
         servicer = RetrieverServicer(
             search,
@@ -174,6 +179,12 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         reports = as_worker or settings.stop_on_eof
         on_serving = partial(report_serving, port) if reports else None
         serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
+
+
+def _search_model(settings: RetrieverSettings, embedders: QueryEmbedders) -> SearchModel:
+    queries = CachedQueries(embedders.queries, settings.query_cache_entries)
+    sentences = CachedQueries(embedders.passages, settings.sentence_cache_entries)
+    return SearchModel(embedders.queries, queries, sentences)
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:

@@ -1,6 +1,6 @@
-"""A cache of collections that are known to exist and to suit this service's embedder.
+"""A cache of collections that are known to exist and to suit this service's embedders.
 
-A collection suits the embedder if this embedder made the collection's vectors, or if the collection
+A collection suits the embedders if one of them made the collection's vectors, or if the collection
 has no vectors. The text of a query is embedded before the query opens a snapshot, because a read
 transaction must not wait for a model. If the collection does not exist or uses another embedder,
 the text should not be sent to an embedding endpoint, which may cost money. So the first query of a
@@ -13,7 +13,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from hrag.engine import Reader
-from hrag.models.embedding.vector_checks import check_embedder
+from hrag.models.embedding.embedders import Embedders
 from hrag.values.collections import NO_EMBEDDER
 from hrag.values.current_call import CURRENT
 
@@ -21,19 +21,19 @@ _MAX_COLLECTIONS = 10_000  # The cache has at most this many entries, which need
 
 
 class KnownCollections:
-    """An LRU cache that stores for each collection whether it has vectors. Thread-safe."""
+    """An LRU cache of the name of each collection's embedder. Thread-safe."""
 
-    def __init__(self, reader: Reader, embedder: str) -> None:
+    def __init__(self, reader: Reader, embedders: Embedders) -> None:
         self._reader = reader
-        self._embedder = embedder
-        self._known: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_COLLECTIONS)
+        self._embedders = embedders
+        self._known: LRUCache[tuple[str, str], str] = LRUCache(_MAX_COLLECTIONS)
         self._lock = Lock()
 
-    def have_vectors(self, tenant_id: str, collection: str) -> bool:
-        """Returns True if the collection has vectors.
+    def embedder_of(self, tenant_id: str, collection: str) -> str:
+        """Returns the name of the collection's embedder; NO_EMBEDDER if it has no vectors.
 
         Raises CollectionNotFound if there is no such collection, and EmbedderMismatch if its
-        vectors were made by another embedder than the embedder of this service. Raises
+        vectors were made by an embedder that this service does not have. Raises
         DeadlineExceeded or Cancelled if the gRPC call of this thread has passed its deadline or was
         cancelled.
         """
@@ -46,11 +46,12 @@ class KnownCollections:
             tenant_id, collection, deadline=CURRENT.get().deadline
         ) as snapshot:
             has_vectors = snapshot.settings.dimension > 0
-            if has_vectors and self._embedder != NO_EMBEDDER:
-                check_embedder(snapshot.settings, self._embedder)
+            if has_vectors and self._embedders.current.name != NO_EMBEDDER:
+                self._embedders.of(snapshot.settings)
+            name = snapshot.settings.embedder if has_vectors else NO_EMBEDDER
         with self._lock:
-            self._known[key] = has_vectors
-        return has_vectors
+            self._known[key] = name
+        return name
 
     def forget(self, tenant_id: str, collection: str) -> None:
         """Removes a collection from the cache, so that its next query checks the collection again.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -15,13 +16,26 @@ from hrag.values.errors import (
     HragError,
     InvalidArgument,
 )
-from hrag.values.search import Retrieval, SearchMode
-from retriever_svc.search_run import SearchRun
+from hrag.values.search import Retrieval, SearchMode, SearchQuery
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
 # Embedding gets this share of the call's remaining time if words alone can answer the query. The
 # search by words needs the rest.
 _SHARE_OF_TIME = 0.8
+
+
+class EmbeddedSearch(Protocol):
+    """A search as this module needs it: its query, and the fields that are set. See `SearchRun`."""
+
+    query: SearchQuery
+    text: str
+    mode: SearchMode
+    retrieval: Retrieval
+    embeds: bool
+    embedder: str
+    vector: Vector | None
+    failure: HragError | None
+    error: HragError | None
 
 
 class QueryVectors:
@@ -38,7 +52,7 @@ class QueryVectors:
         self._allows_fallback = allows_fallback
 
     def __call__(
-        self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float = math.inf
+        self, runs: Sequence[EmbeddedSearch], deadline: Deadline, embedding_s: float = math.inf
     ) -> None:
         """Sets the `vector` of each search, or `failure` or `error` if its text has no vector.
 
@@ -53,7 +67,7 @@ class QueryVectors:
                 _use_given_vector(run)
 
     def _embed_texts(
-        self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float
+        self, runs: Sequence[EmbeddedSearch], deadline: Deadline, embedding_s: float
     ) -> None:
         texts_of: dict[str, dict[str, None]] = {}
         for run in runs:
@@ -75,7 +89,7 @@ class QueryVectors:
             else:
                 run.vector = vector
 
-    def _set_failure(self, run: SearchRun, error: HragError, deadline: Deadline) -> None:
+    def _set_failure(self, run: EmbeddedSearch, error: HragError, deadline: Deadline) -> None:
         """Records why a search has no vector.
 
         The reason is recorded in `run.failure` if it is a failure of the embedder and words alone
@@ -93,7 +107,7 @@ class QueryVectors:
                 return
         run.error = error
 
-    def _may_fall_back(self, run: SearchRun) -> bool:
+    def _may_fall_back(self, run: EmbeddedSearch) -> bool:
         """Returns True if words alone can answer the query, without a vector.
 
         A query in SENTENCE_WINDOW needs the embedder in any case, because it compares sentences.
@@ -102,7 +116,7 @@ class QueryVectors:
         return self._allows_fallback and has_words and run.mode is not SearchMode.SENTENCE_WINDOW
 
 
-def _use_given_vector(run: SearchRun) -> None:
+def _use_given_vector(run: EmbeddedSearch) -> None:
     """Sets the search's vector to the query's vector, scaled to length 1.
 
     Does nothing if the query has no vector or searches by words only.

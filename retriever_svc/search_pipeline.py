@@ -17,13 +17,13 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import HragError, ReplyTooLarge, outcome_of
 from hrag.values.limits import MAX_BATCH_REFUSALS, check_batch
 from hrag.values.reply_limit import SEARCH_ADVICE, SETTING, UNLIMITED, ReplyLimit
-from hrag.values.search import SearchMode, SearchQuery, SearchResult
+from hrag.values.search import SearchQuery, SearchResult
 from hrag.wire.retriever import encoded_bytes
 from retriever_svc.freshness import require_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.query_options import check_query
-from retriever_svc.query_vectors import QueryVectors
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
+from retriever_svc.search_models import SearchModel, SearchModels
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import EmbeddingWork, check_filters
 
@@ -42,7 +42,8 @@ class Search:
     `return_level` is the level of passages if neither the query nor the collection sets one.
     Modes that return leaves ignore `return_level`. With `allows_fallback`, HYBRID queries are
     answered by words alone while the embedder does not work. `reply` limits the bytes that a
-    search, or a whole batch, returns.
+    search, or a whole batch, returns. `previous` has the model of the previous embedder, if the
+    service has one.
     """
 
     def __init__(
@@ -57,14 +58,15 @@ class Search:
         clock: Callable[[], float] = time.perf_counter,
         reranking: RerankSetup | None = None,
         reply: ReplyLimit = UNLIMITED,
+        previous: Sequence[SearchModel] = (),
     ) -> None:
-        self._embed = QueryVectors(queries, allows_fallback=allows_fallback)
+        current = SearchModel(embedder, queries, sentence_embedder)
+        models = SearchModels([current, *previous], allows_fallback=allows_fallback)
+        self._embed = models.embed
         self._parts = SearchParts(
             reader=reader,
-            embedder=embedder,
-            embed=self._embed,
-            sentence_embedder=sentence_embedder,
-            known_collections=KnownCollections(reader, embedder.name),
+            models=models,
+            known_collections=KnownCollections(reader, models.embedders),
             rerank=RerankStage(reranking),
             return_level=return_level,
             clock=clock,
@@ -157,10 +159,7 @@ class Search:
         parts.rerank.check(query)
         run = SearchRun(parts, query, deadline, work)
         require_sequence(parts.reader, query.tenant_id, query.min_sequence, deadline)
-        if run.embeds or run.mode is SearchMode.SENTENCE_WINDOW:
-            known = parts.known_collections
-            has_vectors = known.have_vectors(query.tenant_id, query.collection)
-            run.embeds = run.embeds and has_vectors
+        run.choose_model()
         return run
 
 

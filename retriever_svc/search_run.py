@@ -16,7 +16,7 @@ was embedded. No snapshot is open while a model works, because a read transactio
 a model.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -34,14 +34,12 @@ from hrag.engine import (
     Vector,
 )
 from hrag.engine.common.rounds import FACTOR
-from hrag.models.embedding import Embedder
-from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.vector_checks import check_embedder
 from hrag.observe import metrics, tracing
 from hrag.observe.tracing import Stage
 from hrag.passages.sentence_context import surrounding_chars
 from hrag.text.analysis import query_syntax
-from hrag.values.collections import CollectionSettings
+from hrag.values.collections import NO_EMBEDDER, CollectionSettings
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
     CollectionNotFound,
@@ -72,6 +70,7 @@ from retriever_svc.query_options import (
     window_sentences,
 )
 from retriever_svc.rerank_stage import RerankStage, reranked_request
+from retriever_svc.search_models import SearchModel, SearchModels
 from retriever_svc.search_timings import stage_seconds, timings
 from retriever_svc.sentence_window import SentenceComparison, choose_windows
 from retriever_svc.work_limit import EmbeddingWork
@@ -90,7 +89,8 @@ _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 class VectorMissing(Exception):
     """Raised if a query has no vector, but its collection has vectors.
 
-    The query was not embedded because of an outdated entry in `KnownCollections`.
+    The query was not embedded, or was embedded with another embedder, because of an outdated entry
+    in `KnownCollections`.
     """
 
 
@@ -98,15 +98,12 @@ class VectorMissing(Exception):
 class SearchParts:
     """The reader, the models, the caches and the clock that all searches share.
 
-    `embed` is a `QueryVectors`, which sets the query vectors of searches. `sentence_embedder`
-    embeds sentences for SENTENCE_WINDOW. `return_level` is the level of passages if neither the
-    query nor the collection sets one.
+    `models` embeds queries, and sentences for SENTENCE_WINDOW. `return_level` is the level of
+    passages if neither the query nor the collection sets one.
     """
 
     reader: Reader
-    embedder: Embedder
-    embed: "Callable[[Sequence[SearchRun], Deadline], None]"
-    sentence_embedder: CachedQueries
+    models: SearchModels
     known_collections: KnownCollections
     rerank: RerankStage
     return_level: int
@@ -117,7 +114,8 @@ class SearchRun:
     """Searches for one query. `check_query` must have checked the query.
 
     `text` is the query's text without quotes and plus signs. `retrieval` says whether the query
-    asks for words, vectors or both. `embeds` is True if the text has to be embedded.
+    asks for words, vectors or both. `embeds` is True if the text has to be embedded. `embedder` is
+    the name of the collection's embedder; "" if it is not known, which means the current embedder.
 
     `QueryVectors` sets three more attributes. `vector` is the query's unit vector, or None.
     `failure` is the error of the embedder if a HYBRID query has no vector and may be answered by
@@ -138,7 +136,8 @@ class SearchRun:
         self.text = self._parsed.text
         self.retrieval = query.retrieval or (Retrieval.HYBRID if text else Retrieval.DENSE)
         is_dense = self.retrieval is not Retrieval.LEXICAL
-        self.embeds = is_dense and bool(text) and query.vector is None
+        self.embeds = self._needs_vector = is_dense and bool(text) and query.vector is None
+        self.embedder = ""
         self.vector: Vector | None = None
         self.failure: HragError | None = None
         self.error: HragError | None = None
@@ -155,6 +154,21 @@ class SearchRun:
         self._is_reranked = False
         self._rerank_failure = ""
 
+    def choose_model(self) -> None:
+        """Sets `embedder` to that of the collection, and `embeds` to False if it has no vectors.
+
+        Does nothing if the query needs no model. Raises CollectionNotFound or EmbedderMismatch.
+        """
+        if not self._needs_vector and self.mode is not SearchMode.SENTENCE_WINDOW:
+            return
+        known, query = self._parts.known_collections, self.query
+        self.embedder = known.embedder_of(query.tenant_id, query.collection)
+        self.embeds = self._needs_vector and self.embedder != NO_EMBEDDER
+
+    @property
+    def _model(self) -> SearchModel:
+        return self._parts.models.named(self.embedder)
+
     def result(self, form: PassageForm[P], reply: ReplyLimit, embedding: Stage) -> SearchResult[P]:
         """Searches and returns the result, with its passages in `form`.
 
@@ -168,11 +182,13 @@ class SearchRun:
         try:
             engine_result = self._find(form)
         except VectorMissing:
-            # The collection had no vectors when the query was checked. Meanwhile it was deleted and
-            # created again with vectors. So the query is embedded now.
+            # The collection had no vectors, or had the service's other embedder, when the query was
+            # checked. Meanwhile it was created again, or was embedded again. So the query is
+            # embedded with the collection's embedder now.
             self._forget_collection()
-            self.embeds, self._stages = True, [embedding]
-            self._parts.embed([self], self._deadline)
+            self.choose_model()
+            self._stages = [embedding]
+            self._parts.models.embed([self], self._deadline)
             engine_result = self._find(form)
         seconds = stage_seconds(self._stages)
         metrics.search_finished(seconds.items())
@@ -290,7 +306,7 @@ class SearchRun:
                 field="mode",
             )
         return SentenceComparison(
-            self._parts.sentence_embedder, self.query.tenant_id, vector, self._deadline, self._work
+            self._model.sentences, self.query.tenant_id, vector, self._deadline, self._work
         )
 
     def _open(self, collection: str) -> AbstractContextManager[Snapshot]:
@@ -319,14 +335,15 @@ class SearchRun:
             vector=self.vector,
             retrieval=retrieval,
             level=level,
-            lowest_cosine=self._parts.embedder.lowest_cosine,
+            lowest_cosine=self._parts.models.named(settings.embedder).embedder.lowest_cosine,
             reply=self._reply,
         )
 
     def _check_vector(self, settings: CollectionSettings) -> None:
         """Raises an error if the query's vector cannot be compared with the collection's vectors.
 
-        Raises EmbedderMismatch if another embedder made the collection's vectors, and
+        Raises VectorMissing if the service's other embedder made the collection's vectors,
+        EmbedderMismatch if an embedder made them that the service does not have, and
         InvalidArgument if their dimension is different.
         """
         # The query was embedded, so the collection had vectors when the query was checked. If the
@@ -336,7 +353,9 @@ class SearchRun:
         if self.vector is None or not settings.dimension:
             return
         if self.embeds or self.mode is SearchMode.SENTENCE_WINDOW:
-            check_embedder(settings, self._parts.embedder.name, len(self.vector))
+            if self._parts.models.of(settings) is not self._model:
+                raise VectorMissing
+            check_embedder(settings, self._model.embedder.name, len(self.vector))
         _check_dimension(self.vector, settings)
 
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:

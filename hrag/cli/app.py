@@ -23,6 +23,7 @@ from hrag.cli.collections import (
     delete_collection,
     list_aliases,
     list_collections,
+    reembed,
     set_alias,
 )
 from hrag.cli.demo import demo
@@ -196,7 +197,7 @@ app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
     *(serve, gateway, ingest, read, search, answer, chat),
     *(documents, count, get, tree, delete, export),
-    *(status, health, mcp),
+    *(status, health, mcp, reembed),
     *(check, backup, restore, vacuum, reindex, migrate, demo),
 )
 _SERVER_COMMANDS = (serve, read, check, backup, restore, vacuum, reindex, migrate, demo)

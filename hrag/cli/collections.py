@@ -1,4 +1,7 @@
-"""`hrag collections` and `hrag aliases`: manage the collections and the aliases of a tenant."""
+"""`hrag collections`, `hrag aliases` and `hrag reembed`.
+
+They manage the collections and the aliases of a tenant.
+"""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -19,11 +22,22 @@ from hrag.cli.options import (
     connection_options,
 )
 from hrag.cli.render import counted
-from hrag.cli.terminal import Column, Fit, output, print_json, print_line, show_table
+from hrag.cli.terminal import (
+    Column,
+    Fit,
+    output,
+    print_json,
+    print_line,
+    show_note,
+    show_table,
+)
 from hrag.text.plain_text import printable
 from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
 from hrag.values.limits import MAX_LEVELS, MAX_OVERLAP_RATIO
 
+# A call of ReembedCollection works for about five seconds, and then ends with the documents that it
+# is embedding, which takes long with a slow model.
+REEMBED_TIMEOUT_S = 600.0
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The collection's name.", show_default=False)
 ]
@@ -210,6 +224,56 @@ def delete_collection(
         print_json({"collection": name, "sequence": sequence})
     else:
         print_line(f"deleted collection {name} with {content}", style="green")
+
+
+@connection_options
+def reembed(
+    credentials: Credentials,
+    name: NameArgument,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Embed a collection again, with the current embedder, while it is searched and written.
+
+    Texts, chunk trees and summaries are kept; only vectors are made again. First restart both
+    services with the new embedder in HRAG_EMBEDDER and the old one in HRAG_PREVIOUS_EMBEDDER. They
+    then serve collections of both. The command needs the role admin.
+
+    The documents are copied into the collection NAME.reembed, which at last gets the name and the
+    aliases of the collection, in one step. What is ingested, changed or deleted meanwhile is
+    treated alike in both. The tenant's quota must have room for both.
+
+    If the command or the indexer is interrupted, run the command again: it continues. To give up,
+    delete the collection NAME.reembed. If the collection has the current embedder already, the
+    command does nothing.
+
+    \b
+    Examples:
+      hrag reembed guides
+      hrag reembed guides --tenant acme --json
+    """
+    embedded = 0
+    with connect(credentials, indexer) as client:
+        while True:
+            progress = client.reembed_collection(tenant, name, timeout_s=REEMBED_TIMEOUT_S)
+            embedded += progress.embedded_documents
+            if progress.is_finished:
+                break
+            remaining = counted(progress.remaining_documents, "document")
+            show_note(f"embedded {embedded:,}, {remaining} remaining")
+    settings = progress.collection.settings
+    if as_json:
+        shown = {"collection": progress.collection.name, "embedder": settings.embedder}
+        print_json({**shown, "embedded_documents": embedded, "sequence": progress.sequence})
+    elif progress.sequence:
+        print_line(
+            f"collection {progress.collection.name} has embedder {settings.embedder} now; embedded "
+            f"{counted(embedded, 'document')}",
+            style="green",
+        )
+    else:
+        print_line(f"collection {progress.collection.name} has embedder {settings.embedder}")
 
 
 @connection_options

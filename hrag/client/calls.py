@@ -25,7 +25,14 @@ from hrag.host.addresses import is_loopback
 from hrag.v1 import indexer_pb2, retriever_pb2
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.chunks import ChunkNode, Hierarchy
-from hrag.values.collections import Alias, AliasChange, Collection, Listing, SettingsRequest
+from hrag.values.collections import (
+    Alias,
+    AliasChange,
+    Collection,
+    Listing,
+    ReembedProgress,
+    SettingsRequest,
+)
 from hrag.values.documents import (
     Document,
     DocumentCount,
@@ -57,6 +64,7 @@ _TEXT_RANGE = "text_range"
 _RETRIED = {
     "hrag.v1.IndexerService": (
         "GetCollection",
+        "ReembedCollection",
         "ListCollections",
         "ListAliases",
         "IngestDocument",
@@ -195,6 +203,12 @@ def delete_collection(tenant_id: str, name: str) -> ClientCall[int]:
     """Builds the call DeleteCollection, whose result is the sequence number of the deletion."""
     request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
     return ClientCall("indexer", "DeleteCollection", request, _read_sequence)
+
+
+def reembed_collection(tenant_id: str, name: str) -> ClientCall[ReembedProgress]:
+    """Builds the call ReembedCollection, whose result says how far the collection is."""
+    request = common.built(indexer_pb2.ReembedCollectionRequest, tenant_id=tenant_id, name=name)
+    return ClientCall("indexer", "ReembedCollection", request, indexer.reembed_progress_from)
 
 
 def _read_sequence(response: Any) -> int:

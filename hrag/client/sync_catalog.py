@@ -6,7 +6,14 @@ from typing import Any
 
 from hrag.client import calls
 from hrag.client.argument_checks import checked_timeout
-from hrag.values.collections import Alias, AliasChange, Collection, Listing, SettingsRequest
+from hrag.values.collections import (
+    Alias,
+    AliasChange,
+    Collection,
+    Listing,
+    ReembedProgress,
+    SettingsRequest,
+)
 from hrag.values.deadline import Deadline
 from hrag.values.documents import (
     Document,
@@ -81,6 +88,19 @@ class Catalog(ABC):
         CollectionHasAliases as long as an alias names the collection.
         """
         return self._run(calls.delete_collection(tenant_id, name), timeout_s)
+
+    def reembed_collection(
+        self, tenant_id: str, name: str, *, timeout_s: float | None = None
+    ) -> ReembedProgress:
+        """Continues to embed a collection again, with the indexer's current embedder.
+
+        Each call works for about five seconds; call again until the result's `is_finished` is True.
+        The collection may be searched and written meanwhile, and an interruption loses nothing.
+
+        Raises CollectionNotFound, CollectionExists, CopyInProgress, EmbedderMismatch,
+        EmbedderUnavailable, EmbedderRejected and StorageQuotaExceeded.
+        """
+        return self._run(calls.reembed_collection(tenant_id, name), timeout_s)
 
     def set_alias(
         self, tenant_id: str, alias: str, collection: str, *, timeout_s: float | None = None

@@ -124,8 +124,25 @@ class DamagedDocument:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class UncopiedDocument:
+    """A document that the copy of its collection does not have yet.
+
+    `sequence` is the sequence number of the document's last change. It tells later whether the
+    document has changed since it was read.
+    """
+
+    stored: StoredDocument
+    sequence: int
+
+
 ExportedDocument = StoredDocument | DamagedDocument
 """What `Reader.export` yields for a document."""
+
+
+def size_of(document: PreparedDocument) -> int:
+    """Returns about how many bytes the text, the tree and the vectors of a document have."""
+    return len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes
 
 
 NO_VERSION = 0

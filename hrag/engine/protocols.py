@@ -17,6 +17,7 @@ from hrag.engine.engine_documents import (
     IngestDecision,
     PreparedDocument,
     StoredDocument,
+    UncopiedDocument,
     Unsummarised,
 )
 from hrag.engine.find import FindRequest, FindResult, P, ResultForm
@@ -95,6 +96,56 @@ class Writer(Protocol):
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         """Returns the tenant's aliases, ordered by name."""
+
+    def begin_copy(
+        self, tenant_id: str, name: str, copy_name: str, settings: CollectionSettings
+    ) -> tuple[CollectionHandle, CollectionHandle]:
+        """Creates an empty copy of a collection, or finds the copy that an earlier call created.
+
+        Returns the handles of the collection and of its copy. `settings` are the settings of the
+        copy; only the embedder and the dimension may differ from those of the collection.
+
+        While a collection has a copy, every document in the copy is the current version of a
+        document in the collection. This is because a change of a document in the collection also
+        deletes the document from the copy, in the same commit; a change of metadata alone is made
+        in both. Other documents cannot be put into the copy. Deleting the collection deletes its
+        copy too.
+
+        Raises CollectionNotFound. Raises CollectionExists if `copy_name` is in use. Raises
+        CopyInProgress if the collection is a copy itself, or already has a copy with another name
+        or another embedder. Raises StorageQuotaExceeded if the tenant may not have another
+        collection with as many documents and bytes.
+        """
+
+    def uncopied(
+        self, source: CollectionHandle, after: str, max_documents: int, max_bytes: int
+    ) -> list[UncopiedDocument]:
+        """Returns documents of `source` that its copy does not have, ordered by id.
+
+        The first one is the first after the document id `after`. Returns at most `max_documents`
+        documents, and stops after the document with which their texts, trees and vectors together
+        have `max_bytes` bytes. Returns an empty list if there is no such document after `after`.
+        Raises CollectionNotFound if `source` was deleted or has no copy. Raises DataLoss if the
+        next document is damaged.
+        """
+
+    def put_copies(self, source: CollectionHandle, documents: Sequence[UncopiedDocument]) -> int:
+        """Puts documents into the copy of `source`, in one commit; returns how many were put.
+
+        The documents were returned by `uncopied`, and have vectors of the copy's embedder since
+        then. A document that was changed or deleted meanwhile is not put. Raises CollectionNotFound
+        if `source` was deleted or has no copy. Raises InvalidArgument if vectors do not fit the
+        copy. May also raise StorageQuotaExceeded or StorageFull.
+        """
+
+    def finish_copy(self, source: CollectionHandle) -> int | None:
+        """Lets the copy take the place of `source` in one commit, if the copy is complete.
+
+        The copy gets the name and all aliases of the collection, and the collection is deleted.
+        Returns the sequence number of this change. Returns None, and changes nothing, if the copy
+        lacks documents of the collection. Raises CollectionNotFound if `source` was deleted or has
+        no copy.
+        """
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         """Returns the collection with this name or alias, or raises CollectionNotFound."""

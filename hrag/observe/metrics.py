@@ -232,6 +232,10 @@ segment_build_failures = _counter(
 summary_failures = _counter(
     "hrag_summary_failures_total", "Failed attempts to summarise a document; they are retried."
 )
+reembedded_documents = _counter(
+    "hrag_reembedded_documents_total",
+    "Documents embedded again for a collection that moves to another embedder.",
+)
 
 # The keys are the names of the readings, and the values are their help texts. A reading is a value
 # that a component maintains anyway; it is read when Prometheus scrapes. If the name of a reading

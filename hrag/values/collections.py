@@ -167,6 +167,23 @@ class Collection:
     document_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ReembedProgress:
+    """How far a collection is that is being embedded again.
+
+    `collection` is the collection as it is now. `embedded_documents` is the count of documents that
+    the call has embedded, and `remaining_documents` that of the documents that are not embedded
+    yet. If `is_finished` is True, the collection has the new embedder. `sequence` is then the
+    sequence number of the change that finished it; 0 if an earlier call finished it.
+    """
+
+    collection: Collection
+    embedded_documents: int
+    remaining_documents: int
+    sequence: int
+    is_finished: bool
+
+
 Item = TypeVar("Item")
 
 

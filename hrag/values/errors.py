@@ -101,6 +101,13 @@ class NoSummaries(HragError):
     """The collection was created without summaries."""
 
 
+class CopyInProgress(HragError):
+    """The collection is being embedded again, and the call would disturb this.
+
+    The call would write to the copy, or would begin a second copy.
+    """
+
+
 class NoVectors(HragError):
     """The collection was created without an embedder, so it has no vectors."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from hrag.v1 import indexer_pb2 as pb
-from hrag.values.collections import Alias, AliasChange, Collection, Listing
+from hrag.values.collections import Alias, AliasChange, Collection, Listing, ReembedProgress
 from hrag.values.documents import (
     DocumentCount,
     DocumentDeletion,
@@ -144,6 +144,26 @@ def collections_response(listing: Listing[Collection]) -> pb.ListCollectionsResp
 
 def collections_from(message: pb.ListCollectionsResponse) -> Listing[Collection]:
     return Listing(tuple(map(collection_from, message.collections)), message.next_page_token)
+
+
+def reembed_response(progress: ReembedProgress) -> pb.ReembedCollectionResponse:
+    return pb.ReembedCollectionResponse(
+        collection=collection_message(progress.collection),
+        embedded_documents=progress.embedded_documents,
+        remaining_documents=progress.remaining_documents,
+        is_finished=progress.is_finished,
+        sequence=progress.sequence,
+    )
+
+
+def reembed_progress_from(message: pb.ReembedCollectionResponse) -> ReembedProgress:
+    return ReembedProgress(
+        collection=collection_from(message.collection),
+        embedded_documents=message.embedded_documents,
+        remaining_documents=message.remaining_documents,
+        is_finished=message.is_finished,
+        sequence=message.sequence,
+    )
 
 
 def alias_response(change: AliasChange) -> pb.SetAliasResponse:

@@ -46,6 +46,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.ChunkNotFound: Situation(_CODE.NOT_FOUND, "CHUNK_NOT_FOUND"),
     errors.CollectionExists: Situation(_CODE.ALREADY_EXISTS, "COLLECTION_EXISTS"),
     errors.CollectionHasAliases: Situation(_CODE.FAILED_PRECONDITION, "COLLECTION_HAS_ALIASES"),
+    errors.CopyInProgress: Situation(_CODE.FAILED_PRECONDITION, "COPY_IN_PROGRESS"),
     errors.AliasNotFound: Situation(_CODE.NOT_FOUND, "ALIAS_NOT_FOUND"),
     errors.NoSummaries: Situation(_CODE.FAILED_PRECONDITION, "NO_SUMMARIES"),
     errors.NoVectors: Situation(_CODE.FAILED_PRECONDITION, "NO_VECTORS"),

@@ -103,6 +103,8 @@ def _for_indexer() -> Iterator[Message]:
     yield pb.ListCollectionsRequest(tenant_id=OWN, page_size=2, page_token="ZGVmYXVsdA==")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="new")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="default")
+    for name in ("default", "missing"):
+        yield pb.ReembedCollectionRequest(tenant_id=OWN, name=name)
     for alias, collection in (("new", "default"), ("new", SUMMARISED), (SUMMARISED, "default")):
         yield pb.SetAliasRequest(tenant_id=OWN, alias=alias, collection=collection)
     yield pb.DeleteAliasRequest(tenant_id=OWN, alias="new")

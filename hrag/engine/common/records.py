@@ -44,6 +44,11 @@ class CollectionRecord:
     collection are not summarised. `summarises` is 0, except in the record of a summary collection:
     there it is the id of the collection with the summarised documents. A summary collection cannot
     be opened by its name.
+
+    While a collection is embedded again, it has a copy, which is another collection. Then
+    `copied_to` is the id of the copy, and in the record of the copy, `copy_of` is the id of the
+    collection. Otherwise both are 0, and are not encoded. So the record of any other collection has
+    the same bytes as before copies were introduced.
     """
 
     tenant_id: str
@@ -51,10 +56,16 @@ class CollectionRecord:
     settings: CollectionSettings
     summaries: int = 0
     summarises: int = 0
+    copied_to: int = 0
+    copy_of: int = 0
 
     def to_bytes(self) -> bytes:
         """Returns the record as JSON."""
-        return encoded(asdict(self))
+        fields = asdict(self)
+        for name in ("copied_to", "copy_of"):
+            if not fields[name]:
+                del fields[name]
+        return encoded(fields)
 
     @classmethod
     def from_bytes(cls, value: Buffer) -> "CollectionRecord":

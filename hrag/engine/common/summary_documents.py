@@ -68,6 +68,14 @@ def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> Prepa
     )
 
 
+def sections_of(summaries: DocumentSummaries) -> tuple[range, ...]:
+    """Returns, for each summary of a section, the range of the document's leaves in the section.
+
+    The first summary is left out, because it summarises the whole document.
+    """
+    return tuple(summary.leaves for summary in summaries.summaries[1:])
+
+
 def summaries_in(
     tree: Tree, text: Buffer, leaf_count: int, sections: Iterable[range]
 ) -> tuple[Summary, ...]:

@@ -6,6 +6,7 @@ The checks are about the shapes of trees and vectors, names, versions of documen
 from collections.abc import Sequence
 
 from hrag.engine.common.labels import MAX_LEAVES
+from hrag.engine.common.records import CollectionRecord
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.observe import metrics
 from hrag.values.collections import CollectionSettings, SummaryUnit
@@ -14,6 +15,7 @@ from hrag.values.errors import (
     CollectionExists,
     CollectionHasAliases,
     CollectionNotFound,
+    CopyInProgress,
     DocumentChanged,
     DocumentNotFound,
     InvalidArgument,
@@ -120,6 +122,47 @@ def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) ->
             f"{', '.join(map(repr, aliases))}; delete them or set them to another collection",
             field="name",
         )
+
+
+def check_is_no_copy(record: CollectionRecord) -> None:
+    """Raises CopyInProgress if the collection is the copy of a collection that is embedded again.
+
+    Only the copying writes to a copy. Otherwise the copy could contain documents that its
+    collection does not have.
+    """
+    if record.copy_of:
+        raise CopyInProgress(
+            f"collection {record.name!r} of tenant {record.tenant_id!r} is the unfinished copy of "
+            "a collection that is embedded again; use that collection, or delete the copy to give "
+            "up",
+            field="collection",
+        )
+
+
+def check_same_copy(copy: CollectionRecord, name: str, settings: CollectionSettings) -> None:
+    """Raises CopyInProgress if the existing copy of a collection is not the one that is asked for.
+
+    `copy` is the record of the existing copy. `name` and `settings` are those of the copy that is
+    asked for. Two copies are the same if their names and embedders are equal.
+    """
+    existing, wanted = copy.settings, (settings.embedder, settings.dimension)
+    if copy.name == name and (existing.embedder, existing.dimension) == wanted:
+        return
+    raise CopyInProgress(
+        f"the collection is being copied already, to {copy.name!r} with embedder "
+        f"{existing.embedder} ({existing.dimension} dimensions); finish this copy, or delete "
+        f"collection {copy.name!r} to give it up",
+        field="copy",
+    )
+
+
+def no_copy(handle: CollectionHandle) -> CollectionNotFound:
+    """Returns the error for a collection whose copy does not exist, or was deleted meanwhile."""
+    return CollectionNotFound(
+        f"collection {handle.name!r} of tenant {handle.tenant_id!r} has no copy any more; the copy "
+        "was deleted meanwhile",
+        field="collection",
+    )
 
 
 def no_alias(tenant_id: str, alias: str) -> AliasNotFound:

@@ -10,7 +10,12 @@ because an engine builds indexes faster once all documents are stored.
 from collections.abc import Iterator
 from contextlib import suppress
 
-from hrag.engine.engine_documents import CollectionHandle, PreparedDocument, StoredDocument
+from hrag.engine.engine_documents import (
+    CollectionHandle,
+    PreparedDocument,
+    StoredDocument,
+    size_of,
+)
 from hrag.engine.protocols import Writer
 from hrag.engine.transfer.comparison import problem_of
 from hrag.engine.transfer.pairs import Pair
@@ -115,7 +120,7 @@ class CollectionCopier:
 
         Commits the group if the group is full.
         """
-        size = len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes
+        size = size_of(document)
         if self._group and self._group_bytes + size > GROUP_BYTES:
             self._flush()
         self._group.append(document)

@@ -4,6 +4,7 @@ Models and the OpenAI SDK are imported only if they are used. Loading one of the
 and a hundred megabytes, and an optional model may not be installed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -11,6 +12,7 @@ import structlog
 from hrag.config import E5_SMALL, CommonSettings, SettingsError
 from hrag.models.embedding import Embedder
 from hrag.models.embedding.coalescer import CoalescingEmbedder
+from hrag.models.embedding.embedders import Embedders
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.models.embedding.instrumented_embedder import InstrumentedEmbedder
 from hrag.models.embedding.none import NoEmbedder
@@ -27,6 +29,26 @@ def open_embedder(settings: CommonSettings) -> Embedder:
     return InstrumentedEmbedder(_create(settings))
 
 
+def open_embedders(settings: CommonSettings) -> Embedders:
+    """Returns the current embedder, and the previous one if HRAG_PREVIOUS_EMBEDDER names one.
+
+    Sends no request. If a setting is invalid, raises SettingsError.
+    """
+    current, previous = open_embedder(settings), settings.previous
+    embedders = Embedders(current, None if previous is None else open_embedder(previous))
+    _check_names(embedder.name for embedder in embedders)
+    return embedders
+
+
+def _check_names(names: Iterable[str]) -> None:
+    name, *others = names
+    if name in others:
+        raise SettingsError(
+            f"HRAG_EMBEDDER and HRAG_PREVIOUS_EMBEDDER both name the embedder {name}; "
+            "HRAG_PREVIOUS_EMBEDDER must name another one, or be empty"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class QueryEmbedders:
     """The embedders of a search: one for queries, one for the sentences of passages.
@@ -40,8 +62,19 @@ class QueryEmbedders:
     passages: Embedder
 
 
+def open_search_embedders(settings: CommonSettings) -> list[QueryEmbedders]:
+    """Returns the embedders of searches: of the current model, then of the previous one, if any.
+
+    Raises the errors of `open_embedders`.
+    """
+    all_settings = [settings] if settings.previous is None else [settings, settings.previous]
+    embedders = [open_query_embedders(each) for each in all_settings]
+    _check_names(pair.queries.name for pair in embedders)
+    return embedders
+
+
 def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
-    """Returns the embedders of searches.
+    """Returns the embedders of searches with the model that HRAG_EMBEDDER names.
 
     For an endpoint, concurrent calls for single texts are coalesced into one request. If a setting
     is invalid, raises SettingsError, which names the environment variable.

@@ -53,6 +53,7 @@ def check_embedder(
         return
     raise EmbedderMismatch(
         f"the collection was created with embedder {settings.embedder} "
-        f"({settings.dimension} dimensions); this service runs {running}",
+        f"({settings.dimension} dimensions); this service runs {running}; "
+        "HRAG_PREVIOUS_EMBEDDER can name a second embedder",
         field="collection",
     )

@@ -32,6 +32,7 @@ _CHANGES = frozenset(
     {
         "CreateCollection",
         "DeleteCollection",
+        "ReembedCollection",
         "IngestDocument",
         "IngestDocuments",
         "DeleteDocument",

@@ -74,6 +74,7 @@ RULES = {
     _INDEXER + "GetCollection": Rule(Role.READ, _request_tenant),
     _INDEXER + "ListCollections": Rule(Role.READ, _request_tenant),
     _INDEXER + "DeleteCollection": Rule(Role.ADMIN, _request_tenant),
+    _INDEXER + "ReembedCollection": Rule(Role.ADMIN, _request_tenant),
     _INDEXER + "SetAlias": Rule(Role.WRITE, _request_tenant),
     _INDEXER + "DeleteAlias": Rule(Role.WRITE, _request_tenant),
     _INDEXER + "ListAliases": Rule(Role.READ, _request_tenant),

@@ -34,23 +34,29 @@ from hrag.engine import (
     RankedChunks,
     SurroundedLeaves,
 )
+from hrag.engine.common.records import CollectionRecord
 from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome, choose_drafts
 from hrag.engine.common.validation import (
     check_alias_count,
+    check_is_no_copy,
     check_no_aliases,
     check_quota,
+    check_same_copy,
     check_shapes,
     check_summaries,
     document_changed,
     name_taken_error,
     no_alias,
+    no_copy,
 )
 from hrag.engine.engine_documents import (
     StoredDocument,
+    UncopiedDocument,
     Unsummarised,
     fitting,
     info_bytes,
     read_part,
+    size_of,
 )
 from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
@@ -228,6 +234,8 @@ class MemoryEngine:
     sequences: Counter[str] = field(default_factory=Counter)
     # The keys are pairs of tenant and alias; the values are names of collections.
     alias_targets: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    # For the id of each collection with a copy, the tenant and the name of the copy.
+    copies: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     def writer(self, quota_of=unlimited):
         self._quota_of = quota_of
@@ -294,11 +302,95 @@ class MemoryEngine:
                 alias.name for alias in self.aliases(tenant_id) if alias.collection == collection
             ]
             check_no_aliases(tenant_id, collection, named)
-            sequence, gone = self._change(contents), (tenant_id, name)
+            sequence = self._change(contents)
+            gone = {(tenant_id, name), self.copies.get(contents.handle.collection_id)}
             self.contents = {
-                key: contents for key, contents in self.contents.items() if key != gone
+                key: contents for key, contents in self.contents.items() if key not in gone
+            }
+            self.copies = {
+                number: key for number, key in self.copies.items() if key in self.contents
             }
         return sequence
+
+    def begin_copy(self, tenant_id, name, copy_name, settings):
+        with self.lock:
+            source = self.named(tenant_id, name)
+            self._check_is_no_copy(source.handle)
+            number = source.handle.collection_id
+            if number in self.copies:
+                copy = self.contents[self.copies[number]].handle
+                record = CollectionRecord(tenant_id, copy.name, copy.settings)
+                check_same_copy(record, copy_name, settings)
+            else:
+                more = TenantUsage(1, len(source.versions), _sums([source])[-1])
+                check_quota(tenant_id, self._usage(tenant_id), more)
+                self.create_collection(tenant_id, copy_name, settings)
+                self.copies = {**self.copies, number: (tenant_id, copy_name)}
+            return source.handle, self.contents[self.copies[number]].handle
+
+    def _check_is_no_copy(self, handle):
+        copy_of = (handle.tenant_id, handle.name) in self.copies.values()
+        record = CollectionRecord(handle.tenant_id, handle.name, handle.settings, copy_of=copy_of)
+        check_is_no_copy(record)
+
+    def _require_copy(self, source):
+        self._contents_of(source)
+        if source.collection_id not in self.copies:
+            raise no_copy(source)
+        return self.contents[self.copies[source.collection_id]]
+
+    def _forget_copy(self, handle, document_id):
+        copy = self.contents.get(self.copies.get(handle.collection_id))
+        if copy is not None and document_id in copy.versions:
+            self.delete(copy.handle, document_id)
+
+    def uncopied(self, source, after, max_documents, max_bytes):
+        with self.lock:
+            copy, versions = self._require_copy(source), self._contents_of(source).versions
+        documents = []
+        for name in sorted(name for name in versions.keys() - copy.versions.keys() if name > after):
+            if len(documents) == max_documents or max_bytes <= 0:
+                break
+            documents.append(UncopiedDocument(versions[name].stored, versions[name].info.sequence))
+            max_bytes -= size_of(versions[name].stored.document)
+        return documents
+
+    def put_copies(self, source, documents):
+        with self.lock:
+            copy, before = self._require_copy(source), self.contents
+            current = self._contents_of(source).versions
+            stored = 0
+            try:
+                for document in documents:
+                    version = current.get(document.stored.document_id)
+                    ours = (document.sequence, document.stored.summaries is None)
+                    if (
+                        version
+                        and (version.info.sequence, version.stored.summaries is None) == ours
+                    ):
+                        self._store(copy.handle, document.stored)
+                        stored += 1
+            except errors.HragError:
+                self.contents = before
+                raise
+        return stored
+
+    def finish_copy(self, source):
+        with self.lock:
+            tenant_id, copy = source.tenant_id, self._require_copy(source)
+            contents = self._contents_of(source)
+            if len(copy.versions) != len(contents.versions):
+                return None
+            changed = {(tenant_id, source.name), (tenant_id, copy.handle.name)}
+            kept = {key: c for key, c in self.contents.items() if key not in changed}
+            spent = contents.summary_tokens + copy.summary_tokens
+            handle = replace(copy.handle, name=source.name)
+            moved = replace(copy, handle=handle, summary_tokens=spent)
+            self.contents = {**kept, (tenant_id, source.name): moved}
+            gone = source.collection_id
+            self.copies = {number: key for number, key in self.copies.items() if number != gone}
+            self.sequences[tenant_id] += 1
+            return self.sequences[tenant_id]
 
     def set_alias(self, tenant_id, alias, collection):
         with self.lock:
@@ -381,6 +473,11 @@ class MemoryEngine:
             return [errors.outcome_of(self.put, *document) for document in documents]
 
     def put_stored(self, collection, stored):
+        with self.lock:
+            self._check_is_no_copy(collection)
+            return self._store(collection, stored)
+
+    def _store(self, collection, stored):
         tenant_id, document = collection.tenant_id, stored.document
         with self.lock:
             versions = dict(self._contents_of(collection).versions)
@@ -392,6 +489,7 @@ class MemoryEngine:
             request = (tenant_id, collection.name, document.document_id, document.content_hash)
             if unchanged := self.admit(*request, new.sizes[-1]).unchanged:
                 return unchanged
+            self._forget_copy(collection, document.document_id)
             old = versions.pop(document.document_id, None)
             self._change(
                 self._contents_of(collection), versions={**versions, document.document_id: new}
@@ -400,6 +498,17 @@ class MemoryEngine:
         return replace(new.unchanged, outcome=outcome)
 
     def put_metadata(self, collection, document_id, sequence, metadata, source):
+        with self.lock:
+            self._check_is_no_copy(collection)
+            change = (metadata, source)
+            info = self._put_metadata(collection, document_id, sequence, *change)
+            copy = self.contents.get(self.copies.get(collection.collection_id))
+            if copy is not None and document_id in copy.versions:
+                copied = copy.version(document_id).info.sequence
+                self._put_metadata(copy.handle, document_id, copied, *change)
+        return info
+
+    def _put_metadata(self, collection, document_id, sequence, metadata, source):
         with self.lock:
             contents = self._contents_of(collection)
             old = contents.version(document_id)
@@ -422,6 +531,7 @@ class MemoryEngine:
         with self.lock:
             contents = self._contents_of(collection)
             gone = contents.version(document_id)
+            self._forget_copy(collection, document_id)
             versions = {
                 name: version for name, version in contents.versions.items() if version is not gone
             }
@@ -473,9 +583,8 @@ class MemoryEngine:
 
     def next_unsummarised(self, embedder, after=None, excluding=()):
         last = after.collection_id if after else 0
-        for contents in sorted(
-            self.contents.values(), key=lambda c: c.handle.collection_id <= last
-        ):
+        contents_of = {k: c for k, c in self.contents.items() if k not in self.copies.values()}
+        for contents in sorted(contents_of.values(), key=lambda c: c.handle.collection_id <= last):
             waiting = [
                 version
                 for version in contents.unsummarised.values()
@@ -492,6 +601,7 @@ class MemoryEngine:
             contents = self._contents_of(document.collection)
             versions, old = dict(contents.versions), contents.unsummarised.get(document.version)
             if old is not None:
+                self._forget_copy(document.collection, document.document_id)
                 new = replace(old.stored, summaries=summaries)
                 numbers = (old.number, old.info.sequence)
                 versions[document.document_id] = _Version.of(*numbers, old.settings, new)

@@ -29,6 +29,7 @@ REPLIES: dict[str, Any] = {
     "GetCollection": ipb.GetCollectionResponse(collection=_COLLECTION),
     "ListCollections": ipb.ListCollectionsResponse(),
     "DeleteCollection": ipb.DeleteCollectionResponse(sequence=7),
+    "ReembedCollection": ipb.ReembedCollectionResponse(collection=_COLLECTION, is_finished=True),
     "SetAlias": ipb.SetAliasResponse(previous_collection="c1", sequence=7),
     "DeleteAlias": ipb.DeleteAliasResponse(sequence=7),
     "ListAliases": ipb.ListAliasesResponse(),

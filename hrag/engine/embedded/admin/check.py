@@ -111,6 +111,23 @@ def _owner_problems(walk: Walk, collection: int, record: CollectionRecord) -> It
     named = walk.txn.collection_names.get((record.tenant_id, record.name))
     if named != CollectionName(collection):
         yield "its name does not refer to it"
+    yield from _copy_problems(walk, collection, record)
+
+
+def _copy_problems(walk: Walk, collection: int, record: CollectionRecord) -> Iterator[str]:
+    """Yields a problem if a collection and its copy, which is being filled, do not belong together.
+
+    Also yields a problem for each document that only the copy has.
+    """
+    for other, field in ((record.copied_to, "copy_of"), (record.copy_of, "copied_to")):
+        found = walk.txn.collections.get_sound(other) if other else None
+        if other and (found is None or getattr(found, field) != collection):
+            yield f"its copy or the collection that it is a copy of, {other}, does not refer to it"
+            return
+    if record.copy_of:
+        for _, document_id in walk.txn.document_ids.keys(collection):
+            if not walk.txn.document_ids.has((record.copy_of, document_id)):
+                yield f"document {schema.printable(document_id)!r} is only in the copy"
 
 
 def _tenant_problems(walk: Walk) -> Iterator[str]:

@@ -52,7 +52,7 @@ class DocumentWriter(WriterPart):
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
         results: list[IngestResult | HragError] = []
-        extra_bytes = sum(_max_bytes(document) for _, document in documents)
+        extra_bytes = sum(max_bytes_of(document) for _, document in documents)
         with self.commits.changes("put", extra_bytes) as changes:
             for collection, document in documents:
                 result = outcome_of(changes.put, collection, document)
@@ -64,7 +64,7 @@ class DocumentWriter(WriterPart):
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
         if stored.summaries is None:
             return self.put(collection, stored.document)
-        with self.commits.changes("put", _max_bytes(stored.document)) as changes:
+        with self.commits.changes("put", max_bytes_of(stored.document)) as changes:
             return changes.put_stored(collection, stored.document, stored.summaries)
 
     def put_metadata(
@@ -101,7 +101,7 @@ class DocumentWriter(WriterPart):
             yield deletion
 
 
-def _max_bytes(document: PreparedDocument) -> int:
+def max_bytes_of(document: PreparedDocument) -> int:
     """Returns an upper bound for the size of all stored values of a document together, in bytes.
 
     A character of the text counts as 4 bytes, which is the most that UTF-8 needs.

@@ -15,9 +15,11 @@ from hrag.engine.common.document_results import growth, record_of, result_of, un
 from hrag.engine.common.records import DocumentRecord, Summarised
 from hrag.engine.common.summary_documents import as_document, summary_handle
 from hrag.engine.common.validation import (
+    check_is_no_copy,
     check_shapes,
     check_summaries,
     document_changed,
+    no_copy,
     no_document,
 )
 from hrag.engine.embedded.store import schema
@@ -26,6 +28,7 @@ from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.queries import (
     address_of,
+    handle_of,
     is_living,
 )
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
@@ -33,7 +36,12 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.document_versions import DocumentVersions
 from hrag.engine.embedded.write.shared_state import SharedState
 from hrag.engine.embedded.write.unsummarised import PendingSummaries
-from hrag.engine.engine_documents import CollectionHandle, DocumentSummaries, PreparedDocument
+from hrag.engine.engine_documents import (
+    CollectionHandle,
+    DocumentSummaries,
+    PreparedDocument,
+    UncopiedDocument,
+)
 from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
 from hrag.values.errors import DataLoss
 from hrag.values.quotas import QuotaOf
@@ -79,8 +87,14 @@ class WriteTransaction:
         Raises CollectionNotFound if the collection was deleted. Raises InvalidArgument or TooLarge
         if the document does not match the collection's settings. Raises StorageQuotaExceeded if the
         tenant would exceed its quota. Raises DataLoss if the state that the document shares with
-        other documents (ids, counters or usage) is damaged.
+        other documents (ids, counters or usage) is damaged. Raises CopyInProgress if the collection
+        is the copy of another one.
         """
+        check_is_no_copy(self._shared.collection(handle))
+        return self._put(handle, document)
+
+    def _put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
+        """Does what `put` does, also in the copy of a collection and in a summary collection."""
         collection = self._shared.collection(handle)
         check_shapes(document, handle.settings)
         intact = self._versions.find_intact(handle, document.document_id)
@@ -105,6 +119,7 @@ class WriteTransaction:
         slot = None if old is None else self._versions.slot_of(handle, old_ordinal)
         self._versions.check_shared(handle, document.document_id, slot)
         self.is_whole = False
+        self._forget_copy(handle, document.document_id)
         sequence = self._shared.next_sequence(handle.tenant_id)
         ordinal = self._shared.next_number(schema.LAST_ORDINAL)
         if intact is None:
@@ -133,11 +148,14 @@ class WriteTransaction:
         self._shared.collection(handle)
         is_waiting = self._pending.remove(handle, ordinal)
         self._shared.add_to_counters(handle, summary_tokens=tokens)
+        if is_waiting and self._shared.collection(handle).copied_to:
+            address = address_of(self._txn, handle.collection_id, ordinal)
+            self._forget_copy(handle, self._txn.documents.require(address).document_id)
         if is_waiting and summaries.summaries:
             address = address_of(self._txn, handle.collection_id, ordinal)
             document = self._txn.documents.require(address)
             collection = summary_handle(handle, self._shared.collection(handle).summaries)
-            self.put(collection, as_document(document, summaries))
+            self._put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
             key = collection.collection_id, self._shared.last_number(schema.LAST_ORDINAL)
             self._txn.summarised.put(key, Summarised(ordinal, sections))
@@ -151,9 +169,14 @@ class WriteTransaction:
         Raises the errors of `put`. Also raises InvalidArgument if the collection was created
         without summaries.
         """
-        self._shared.collection(handle)
+        check_is_no_copy(self._shared.collection(handle))
+        return self._put_stored(handle, document, summaries)
+
+    def _put_stored(
+        self, handle: CollectionHandle, document: PreparedDocument, summaries: DocumentSummaries
+    ) -> IngestResult:
         check_summaries(document, handle)
-        result = self.put(handle, document)
+        result = self._put(handle, document)
         ordinal, _ = self._versions.find(handle, document.document_id)
         self.put_summaries(handle, ordinal, summaries)
         return result
@@ -171,8 +194,27 @@ class WriteTransaction:
         Raises DocumentChanged if the sequence number of the document's last change is not
         `expected_sequence`. Also raises CollectionNotFound, DocumentNotFound or
         StorageQuotaExceeded. The ordinal of the document does not change, so its leaves in segments
-        stay valid.
+        stay valid. If the copy of the collection has the document, its metadata is replaced there
+        too. Raises CopyInProgress if the collection is itself a copy.
         """
+        collection = self._shared.collection(handle)
+        check_is_no_copy(collection)
+        info = self._put_metadata(handle, document_id, expected_sequence, metadata, source)
+        if collection.copied_to:
+            copy = handle_of(self._txn, collection.copied_to)
+            _, copied = self._versions.find(copy, document_id)
+            if copied is not None:
+                self._put_metadata(copy, document_id, copied.sequence, metadata, source)
+        return info
+
+    def _put_metadata(
+        self,
+        handle: CollectionHandle,
+        document_id: str,
+        expected_sequence: int,
+        metadata: Mapping[str, Any],
+        source: str,
+    ) -> DocumentInfo:
         collection = self._shared.collection(handle)
         ordinal, old = self._versions.find(handle, document_id)
         if old is None:
@@ -212,6 +254,11 @@ class WriteTransaction:
         Raises CollectionNotFound or DocumentNotFound.
         """
         self._shared.collection(handle)
+        self._forget_copy(handle, document_id)
+        return self._delete(handle, document_id)
+
+    def _delete(self, handle: CollectionHandle, document_id: str) -> int:
+        """Deletes a document, but not from the copy of its collection. Raises DocumentNotFound."""
         intact = self._versions.find_intact(handle, document_id)
         if intact is None:
             return self._versions.delete_damaged(handle, document_id)
@@ -221,6 +268,38 @@ class WriteTransaction:
         sequence = self._shared.next_sequence(handle.tenant_id)
         self._versions.delete(handle, ordinal, document, sequence)
         return sequence
+
+    def _forget_copy(self, handle: CollectionHandle, document_id: str) -> None:
+        """Deletes a document from the copy of its collection, because it is about to change.
+
+        Does nothing if the collection has no copy, or the copy does not have the document.
+        """
+        number = self._shared.collection(handle).copied_to
+        if number and self._txn.document_ids.has((number, document_id)):
+            self._delete(handle_of(self._txn, number), document_id)
+
+    def put_copy(self, source: CollectionHandle, document: UncopiedDocument) -> bool:
+        """Puts a document into the copy of its collection `source`.
+
+        Returns False, and puts nothing, if the document was changed or deleted since it was read.
+        Raises CollectionNotFound if `source` has no copy. Raises the errors of `put`.
+        """
+        number, stored = self._shared.collection(source).copied_to, document.stored
+        if not number:
+            raise no_copy(source)
+        ordinal, current = self._versions.find(source, stored.document_id)
+        if current is None or current.sequence != document.sequence:
+            return False
+        copy = handle_of(self._txn, number)
+        if stored.summaries is not None:
+            self._put_stored(copy, stored.document, stored.summaries)
+            return True
+        if self._shared.collection(source).summaries and not self._txn.unsummarised.has(
+            (source.collection_id, ordinal)
+        ):
+            return False  # The summaries were written since the document was read.
+        self._put(copy, stored.document)
+        return True
 
     def delete_unchanged(
         self, handle: CollectionHandle, ordinals: Sequence[int], last_sequence: int

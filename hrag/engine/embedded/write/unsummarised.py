@@ -28,7 +28,8 @@ def next_unsummarised(
 ) -> Unsummarised | None:
     """Returns a document whose summaries are not written yet; None if no document waits.
 
-    Only considers collections with the embedder `embedder`. Begins with the collection whose id
+    Only considers collections with the embedder `embedder`, except unfinished copies of other
+    collections, which get their summaries from these. Begins with the collection whose id
     follows the id of `after`, so that the collections take turns. If `after` is None, begins with
     the lowest id. Skips the documents whose ordinals are in `excluding`, and the collections whose
     negated ids are in `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
@@ -41,7 +42,8 @@ def next_unsummarised(
         with _damage_reported_as(-number):
             collection = handle_of(txn, number)
             spent_tokens = txn.counters.require(number).summary_tokens
-        if collection.settings.embedder != embedder:
+            is_copy = txn.collections.require(number).copy_of != 0
+        if is_copy or collection.settings.embedder != embedder:
             continue
         for _, ordinal in txn.unsummarised.keys(number):
             if ordinal not in excluding:

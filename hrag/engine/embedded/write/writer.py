@@ -11,13 +11,14 @@ from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.collections import CollectionWriter
 from hrag.engine.embedded.write.commits import Commits, IndexMaintenance
+from hrag.engine.embedded.write.copies import CopyWriter
 from hrag.engine.embedded.write.document_writer import DocumentWriter
 from hrag.engine.embedded.write.summary_writer import SummaryWriter
 from hrag.engine.embedded.write.writer_queries import WriterQueries
 from hrag.values.quotas import QuotaOf, unlimited
 
 
-class EmbeddedWriter(CollectionWriter, DocumentWriter, WriterQueries, SummaryWriter):
+class EmbeddedWriter(CollectionWriter, DocumentWriter, CopyWriter, WriterQueries, SummaryWriter):
     """Implements `hrag.engine.Writer`. Each base class implements the methods for one subject.
 
     All base classes share one `Commits` object. Without `maintenance`, no segments are built, and

@@ -58,6 +58,16 @@ SELECT home, tenant_id, collection_id, drop_after IS NULL, {shard} FROM hrag.hom
 _SHARD = "get_shard_id_for_distribution_column('hrag.tenants', tenant_id)"
 _HOMES = "SELECT home, tenant_id, collection_id FROM hrag.collections WHERE home IS NOT NULL"
 _DELETED = "SELECT home, tenant_id, collection_id FROM hrag.deleted_collections"
+# A document of the copy of a collection that this collection does not have. A copy is filled while
+# its collection is embedded again.
+_COPIES = """
+SELECT c.tenant_id, c.collection_id, d.document_id
+FROM hrag.collections c JOIN hrag.documents d USING (tenant_id, collection_id)
+WHERE c.record ? 'copy_of' AND NOT EXISTS (
+  SELECT FROM hrag.documents s WHERE s.tenant_id = c.tenant_id
+  AND s.collection_id = (c.record ->> 'copy_of')::bigint AND s.document_id = d.document_id)
+ORDER BY c.tenant_id, c.collection_id, d.document_id
+"""
 _OWNERS = "SELECT DISTINCT tenant_id, collection_id FROM {table}"
 
 
@@ -69,6 +79,9 @@ def problems_of_store(connection: Connection) -> Iterator[str]:
         yield f"{_describe(*place)}: it has changes after the last sequence number of its tenant"
     for tenant_id, name in connection.execute(_NAMES).fetchall():
         yield f"tenant {tenant_id}: the name {name} does not match a collection"
+    for tenant_id, collection_id, document_id in connection.execute(_COPIES).fetchall():
+        copy = _describe(tenant_id, collection_id)
+        yield f"{copy}: document {document_id!r} is only in the copy"
     for table, statement in _STRAYS.items():
         for place in connection.execute(statement).fetchall():
             yield f"{_describe(*place)}: the table {table} has rows of it, but it does not exist"

@@ -23,7 +23,7 @@ WHERE n.tenant_id = %s AND n.name = %s
 """
 _STATE = """
 SELECT sequence, home, documents, chunks, leaves, tokens, text_bytes, vector_bytes,
-  unsummarised, summary_tokens, record::text
+  unsummarised, summary_tokens, stored_bytes, record::text
 FROM hrag.collections WHERE tenant_id = %s AND collection_id = %s
 """
 _USAGE = """
@@ -80,6 +80,7 @@ class CollectionState(NamedTuple):
     vector_bytes: int
     unsummarised: int
     summary_tokens: int
+    stored_bytes: int
     record: CollectionRecord
 
 
@@ -103,7 +104,7 @@ def collection_record(record: str) -> CollectionRecord:
     """Decodes the JSON record of a collection.
 
     Results are cached because every call needs the record of its collection, and the record of a
-    collection changes only when the collection is reindexed with a newer version of its analyzer.
+    collection rarely changes: when the collection is reindexed or embedded again.
     """
     return CollectionRecord.from_bytes(record.encode())
 

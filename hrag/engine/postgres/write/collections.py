@@ -1,9 +1,10 @@
-"""Creates, deletes and lists collections and their aliases.
+"""Creates, deletes, replaces and lists collections and their aliases.
 
 The names and the aliases of a tenant's collections are in one table. So an alias and a collection
 of a tenant cannot have the same name, and one query finds a collection by its name or by an alias.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,20 +12,27 @@ from hrag.engine.common.records import CollectionRecord, Usage
 from hrag.engine.common.summary_documents import summary_settings
 from hrag.engine.common.validation import (
     check_alias_count,
+    check_is_no_copy,
     check_no_aliases,
     check_quota,
+    check_same_copy,
     name_taken_error,
     no_alias,
+    no_copy,
 )
 from hrag.engine.engine_documents import CollectionHandle
+from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.queries import (
+    CollectionState,
     aliases_of,
     collection_state,
     collections_of,
     find_collection,
+    one_value,
+    state_of,
     usage_of,
 )
 from hrag.engine.postgres.write.transaction import summary_id_of
@@ -67,9 +75,24 @@ _ADD_COLLECTION = """
 INSERT INTO hrag.collections (tenant_id, collection_id, record, sequence)
 VALUES (%s, %s, %s::jsonb, %s)
 """
+# A summary collection has an even id, and its documents are not counted.
 _DELETE_COLLECTIONS = """
-DELETE FROM hrag.collections WHERE tenant_id = %s AND collection_id IN (%s, %s)
-RETURNING collection_id, home, stored_bytes
+DELETE FROM hrag.collections WHERE tenant_id = %s AND collection_id = ANY(%s)
+RETURNING collection_id, home, stored_bytes, documents * (collection_id %% 2)
+"""
+_SET_RECORD = """
+UPDATE hrag.collections SET record = %s::jsonb WHERE tenant_id = %s AND collection_id = %s
+"""
+_SET_NAME = """
+UPDATE hrag.collections SET record = jsonb_set(record, '{name}', to_jsonb(%s::text))
+WHERE tenant_id = %s AND collection_id = %s
+"""
+_ADD_SUMMARY_TOKENS = """
+UPDATE hrag.collections SET summary_tokens = summary_tokens + %s
+WHERE tenant_id = %s AND collection_id = %s
+"""
+_MOVE_ALIASES = """
+UPDATE hrag.names SET collection_id = %s WHERE tenant_id = %s AND collection_id = %s AND is_alias
 """
 _ADD_DELETED = """
 INSERT INTO hrag.deleted_collections (tenant_id, collection_id, home) VALUES (%s, %s, %s)
@@ -105,12 +128,7 @@ class CollectionWriter:
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
-        if settings.dimension > MAX_DIMENSION:
-            raise InvalidArgument(
-                f"dimension is {settings.dimension}; it must be at most {MAX_DIMENSION} in "
-                "PostgreSQL",
-                field="dimension",
-            )
+        _check_dimension(settings)
         with self._database.write() as connection:
             with connection.pipeline():
                 hold_placement(connection, tenant_id)
@@ -141,17 +159,76 @@ class CollectionWriter:
                 name for name, owner, _ in aliases_of(connection, tenant_id) if owner == number
             ]
             check_no_aliases(tenant_id, handle.name, aliases)
-            documents = collection_state(connection, handle).documents
-            numbers = (tenant_id, number, summary_id_of(number))
-            deleted = connection.execute(_DELETE_COLLECTIONS, numbers).fetchall()
-            freed_bytes = sum(stored_bytes for _, _, stored_bytes in deleted)
-            usage = usage_of(connection, tenant_id).plus(Usage(-1, -documents, -freed_bytes, 1))
+            record, deleted = collection_state(connection, handle).record, [(number, handle.name)]
+            if record.copied_to:
+                copy = _record_of(connection, tenant_id, record.copied_to)
+                deleted.append((record.copied_to, copy.name))
+            if record.copy_of:
+                source = _record_of(connection, tenant_id, record.copy_of)
+                _set_record(connection, record.copy_of, replace(source, copied_to=0))
+            usage = usage_of(connection, tenant_id).plus(Usage(sequence=1))
+            usage = usage.plus(_drop(connection, tenant_id, [number for number, _ in deleted]))
             with connection.pipeline():
-                for deleted_number, home, _ in deleted:
-                    connection.execute(_ADD_DELETED, (tenant_id, deleted_number, home))
-                connection.execute(_DELETE_NAME, (tenant_id, handle.name))
+                for _, deleted_name in deleted:
+                    connection.execute(_DELETE_NAME, (tenant_id, deleted_name))
                 connection.execute(_SET_USAGE, (*usage, tenant_id))
-        self._report_changes(tenant_id, number)
+        self._report_changes(tenant_id, *(number for number, _ in deleted))
+        return usage.sequence
+
+    def begin_copy(
+        self, tenant_id: str, name: str, copy_name: str, settings: CollectionSettings
+    ) -> tuple[CollectionHandle, CollectionHandle]:
+        _check_dimension(settings)
+        with self._database.write() as connection:
+            hold_placement(connection, tenant_id)
+            connection.execute(_LOCK, (tenant_id,))
+            source = find_collection(connection, tenant_id, name)
+            state = collection_state(connection, source)
+            check_is_no_copy(state.record)
+            number = state.record.copied_to
+            if number:
+                copy = _record_of(connection, tenant_id, number)
+                check_same_copy(copy, copy_name, settings)
+                return source, replace(
+                    source, name=copy_name, collection_id=number, settings=copy.settings
+                )
+            existing = connection.execute(_NAME, (tenant_id, copy_name)).fetchone()
+            if existing is not None:
+                raise name_taken_error(tenant_id, copy_name, "name", is_alias=existing[1])
+            # A vector has two bytes for each dimension.
+            more_bytes = 2 * (settings.dimension - source.settings.dimension) * state.leaves
+            needed = Usage(1, state.documents, state.stored_bytes + more_bytes)
+            usage = usage_of(connection, tenant_id)
+            check_quota(tenant_id, usage.info(self._quota_of(tenant_id)), needed.info())
+            usage = usage.plus(Usage(collections=1, sequence=1))
+            number = one_value(connection, _NEXT_NUMBER, ())
+            copy = CollectionRecord(tenant_id, copy_name, settings, copy_of=source.collection_id)
+            with connection.pipeline():
+                connection.execute(_ADD_NAME, (tenant_id, copy_name, number, False))
+                _add_collection(connection, number, copy, usage.sequence)
+                record = replace(state.record, copied_to=number)
+                _set_record(connection, source.collection_id, record)
+                connection.execute(_SET_USAGE, (*usage, tenant_id))
+        return source, CollectionHandle(tenant_id, copy_name, number, settings)
+
+    def finish_copy(self, source: CollectionHandle) -> int | None:
+        tenant_id, number = source.tenant_id, source.collection_id
+        with self._database.write() as connection:
+            hold_placement(connection, tenant_id)
+            connection.execute(_LOCK, (tenant_id,))
+            state = collection_state(connection, source)
+            copy = state_of(connection, tenant_id, state.record.copied_to)
+            if copy is None:
+                raise no_copy(source)
+            if copy.documents != state.documents:
+                return None
+            copy_number = state.record.copied_to
+            usage = usage_of(connection, tenant_id).plus(Usage(sequence=1))
+            connection.execute(_MOVE_ALIASES, (copy_number, tenant_id, number))
+            _take_place(connection, copy_number, copy.record, state)
+            usage = usage.plus(_drop(connection, tenant_id, [number]))
+            connection.execute(_SET_USAGE, (*usage, tenant_id))
+        self._report_changes(tenant_id, number, copy_number)
         return usage.sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
@@ -237,3 +314,55 @@ def _add_collection(
         record = replace(record, summaries=summaries_number)
     row = (tenant_id, number, record.to_bytes().decode(), sequence)
     connection.execute(_ADD_COLLECTION, row)
+
+
+def _check_dimension(settings: CollectionSettings) -> None:
+    if settings.dimension > MAX_DIMENSION:
+        raise InvalidArgument(
+            f"dimension is {settings.dimension}; it must be at most {MAX_DIMENSION} in PostgreSQL",
+            field="dimension",
+        )
+
+
+def _record_of(connection: Connection, tenant_id: str, number: int) -> CollectionRecord:
+    """Returns the record of a collection that exists."""
+    state = state_of(connection, tenant_id, number)
+    assert state is not None
+    return state.record
+
+
+def _set_record(connection: Connection, number: int, record: CollectionRecord) -> None:
+    parameters = (record.to_bytes().decode(), record.tenant_id, number)
+    connection.execute(_SET_RECORD, parameters)
+
+
+def _drop(connection: Connection, tenant_id: str, numbers: Sequence[int]) -> Usage:
+    """Deletes collections with their summary collections, but not their names.
+
+    Returns the change of the tenant's usage.
+    """
+    all_numbers = bigints([n for number in numbers for n in (number, summary_id_of(number))])
+    deleted = connection.execute(_DELETE_COLLECTIONS, (tenant_id, all_numbers)).fetchall()
+    freed = Usage(-len(numbers))
+    with connection.pipeline():
+        for number, home, stored_bytes, documents in deleted:
+            connection.execute(_ADD_DELETED, (tenant_id, number, home))
+            freed = freed.plus(Usage(documents=-documents, stored_bytes=-stored_bytes))
+    return freed
+
+
+def _take_place(
+    connection: Connection, number: int, copy: CollectionRecord, source: CollectionState
+) -> None:
+    """Gives the name of a collection to its copy, whose id is `number`.
+
+    `source` is the state of the collection, which the caller deletes afterwards.
+    """
+    tenant_id, name = copy.tenant_id, source.record.name
+    with connection.pipeline():
+        connection.execute(_DELETE_NAME, (tenant_id, copy.name))
+        connection.execute(_ADD_NAME, (tenant_id, name, number, False))
+        _set_record(connection, number, replace(copy, name=name, copy_of=0))
+        connection.execute(_SET_NAME, (name, tenant_id, summary_id_of(number)))
+        parameters = (source.summary_tokens, tenant_id, number)
+        connection.execute(_ADD_SUMMARY_TOKENS, parameters)

@@ -17,14 +17,14 @@ from psycopg import Cursor
 from hrag.engine.common import validation
 from hrag.engine.common.document_results import growth, result_of, unchanged_result
 from hrag.engine.common.filter_terms import terms_of
-from hrag.engine.common.records import DocumentRecord, Summarised, Usage
-from hrag.engine.common.summary_documents import summary_handle
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Summarised, Usage
+from hrag.engine.common.summary_documents import sections_of, summary_handle
 from hrag.engine.common.validation import no_collection, no_document
-from hrag.engine.engine_documents import CollectionHandle
+from hrag.engine.engine_documents import CollectionHandle, UncopiedDocument
 from hrag.engine.postgres.store.arrays import bigints, texts
 from hrag.engine.postgres.store.cluster import hold_placement
 from hrag.engine.postgres.store.connection import Connection, Row
-from hrag.engine.postgres.store.queries import is_storable
+from hrag.engine.postgres.store.queries import collection_record, is_storable
 from hrag.engine.postgres.write.changes import (
     CollectionChanges,
     Counts,
@@ -44,7 +44,7 @@ SELECT collections, documents, stored_bytes, sequence FROM hrag.tenants
 WHERE tenant_id = %s FOR UPDATE
 """
 _COLLECTIONS = """
-SELECT collection_id, home, record->'settings'->>'analyzer' FROM hrag.collections
+SELECT collection_id, home, record::text FROM hrag.collections
 WHERE tenant_id = %s AND collection_id = ANY(%s)
 """
 _SELECT_VERSION = (
@@ -87,6 +87,7 @@ class TenantTransaction:
         self._usage = Usage()
         self._halfvec_oid = 0
         self._changes: dict[int, CollectionChanges] = {}
+        self._records: dict[int, CollectionRecord] = {}
         self._living: dict[tuple[int, str], DocumentVersion] = {}
 
     # The following methods lock rows and read them.
@@ -108,6 +109,7 @@ class TenantTransaction:
                 parameters = (self._tenant_id, bigints(numbers), texts(names))
                 cursors.append(self._connection.execute(_BY_ID, parameters))
         self._read_state(locked, cursors)
+        self._lock_copies(documents)
 
     def lock_ordinals(self, handle: CollectionHandle, ordinals: Sequence[int]) -> None:
         """Locks the tenant's row, the documents with these ordinals, and their summaries."""
@@ -120,6 +122,41 @@ class TenantTransaction:
                 parameters = (tenant_id, summary_number, *document_parameters)
                 cursors.append(self._connection.execute(_SUMMARIES_BY_ORDINAL, parameters))
         self._read_state(locked, cursors)
+        self._lock_copies([(handle, name) for (id_, name) in self._living if id_ == number])
+
+    def _lock_copies(self, documents: Sequence[tuple[CollectionHandle, str]]) -> None:
+        """Locks the copies of documents whose collections are being embedded again.
+
+        `documents` has pairs of a collection and a document id. Without such a collection, sends
+        nothing to the server.
+        """
+        names: dict[int, set[str]] = {}
+        for handle, name in documents:
+            copy = self._copy_of(handle)
+            if copy is not None and is_storable(name):
+                names.setdefault(copy.collection_id, set()).add(name)
+        if not names:
+            return
+        with self._connection.pipeline():
+            numbers = bigints(sorted({n for first in names for n in (first, summary_id_of(first))}))
+            collections = self._connection.execute(_COLLECTIONS, (self._tenant_id, numbers))
+            cursors = []
+            for number, ids in names.items():
+                both = bigints([number, summary_id_of(number)])
+                parameters = (self._tenant_id, both, texts(sorted(ids)))
+                cursors.append(self._connection.execute(_BY_ID, parameters))
+        self._read_collections(collections)
+        self._read_documents(cursors)
+
+    def _copy_of(self, handle: CollectionHandle) -> CollectionHandle | None:
+        """Returns the copy of a collection that is embedded again; None if there is none.
+
+        The settings in the returned handle are those of the collection.
+        """
+        record = self._records.get(handle.collection_id)
+        if record is None or not record.copied_to:
+            return None
+        return replace(handle, collection_id=record.copied_to)
 
     def _lock_tenant(self, numbers: set[int]) -> _LockedTenant:
         all_numbers = sorted({n for number in numbers for n in (number, summary_id_of(number))})
@@ -136,9 +173,15 @@ class TenantTransaction:
             self._usage = Usage(*usage)
         for (oid,) in oid_rows:
             self._halfvec_oid = oid
-        self._changes = {
-            number: CollectionChanges(home, analyzer) for number, home, analyzer in collection_rows
-        }
+        self._read_collections(collection_rows)
+        self._read_documents(cursors)
+
+    def _read_collections(self, rows: Cursor[Row]) -> None:
+        for number, home, encoded in rows:
+            record = self._records[number] = collection_record(encoded)
+            self._changes[number] = CollectionChanges(home, record.settings.analyzer)
+
+    def _read_documents(self, cursors: Sequence[Cursor[Row]]) -> None:
         for cursor in cursors:
             for number, ordinal, term_count, is_unsummarised, record in cursor:
                 document = DocumentRecord.from_bytes(record)
@@ -152,10 +195,15 @@ class TenantTransaction:
 
         `draft` also has all values that are stored with the document, for example its filter terms.
         If the stored document has the same content hash, nothing is changed, and the outcome is
-        UNCHANGED. Raises CollectionNotFound or StorageQuotaExceeded.
+        UNCHANGED. Raises CollectionNotFound, CopyInProgress or StorageQuotaExceeded.
         """
+        self.require(draft.handle)
+        validation.check_is_no_copy(self._records[draft.handle.collection_id])
+        return self._put(draft)
+
+    def _put(self, draft: DocumentDraft) -> IngestResult:
+        """Does what `put` does, also in the copy of a collection."""
         handle, document = draft.handle, draft.document
-        self.require(handle)
         draft = draft.analysed_by(self._changes[handle.collection_id].analyzer)
         old = self._living.get((handle.collection_id, document.document_id))
         stored = None if old is None else old.record
@@ -163,6 +211,7 @@ class TenantTransaction:
         if unchanged is not None:
             return unchanged
         self._check_quota(growth(stored, draft.record.stored_bytes))
+        self._forget_copy(handle, document.document_id)
         sequence = self._next_sequence()
         if old is not None:
             self._remove(handle, old, sequence)
@@ -199,6 +248,7 @@ class TenantTransaction:
         matches = [v for (n, _), v in self._living.items() if (n, v.ordinal) == (number, ordinal)]
         waiting = [version for version in matches if version.is_unsummarised]
         for version in waiting:
+            self._forget_copy(handle, version.record.document_id)
             self._mark_summarised(number, version)
             if draft is not None:
                 self._next_sequence()
@@ -221,8 +271,25 @@ class TenantTransaction:
 
         The ordinals stay the same. Raises CollectionNotFound, DocumentNotFound, or
         StorageQuotaExceeded. Raises DocumentChanged if the sequence number of the document is not
-        `expected_sequence`.
+        `expected_sequence`. If the copy of the collection has the document, its metadata is
+        replaced there too. Raises CopyInProgress if the collection is itself a copy.
         """
+        self.require(handle)
+        validation.check_is_no_copy(self._records[handle.collection_id])
+        info = self._put_metadata(handle, document_id, expected_sequence, metadata, source)
+        copy = self._copy_of(handle)
+        if copy is not None and (copied := self._living.get((copy.collection_id, document_id))):
+            self._put_metadata(copy, document_id, copied.record.sequence, metadata, source)
+        return info
+
+    def _put_metadata(
+        self,
+        handle: CollectionHandle,
+        document_id: str,
+        expected_sequence: int,
+        metadata: Mapping[str, Any],
+        source: str,
+    ) -> DocumentInfo:
         old = self._require_version(handle, document_id)
         if old.record.sequence != expected_sequence:
             raise validation.document_changed(document_id, expected_sequence, old.record.sequence)
@@ -242,9 +309,45 @@ class TenantTransaction:
         Raises CollectionNotFound or DocumentNotFound.
         """
         version = self._require_version(handle, document_id)
+        self._forget_copy(handle, document_id)
         sequence = self._next_sequence()
         self._remove(handle, version, sequence)
         return sequence
+
+    def _forget_copy(self, handle: CollectionHandle, document_id: str) -> None:
+        """Deletes a document from the copy of its collection, because it is about to change.
+
+        Does nothing if the collection has no copy, or the copy does not have the document.
+        """
+        copy = self._copy_of(handle)
+        if copy is not None and (copied := self._living.get((copy.collection_id, document_id))):
+            self._remove(copy, copied, self._next_sequence())
+
+    def put_copy(
+        self, document: UncopiedDocument, draft: DocumentDraft, summaries: DocumentDraft | None
+    ) -> bool:
+        """Puts a document into the copy of its collection.
+
+        `draft` and `summaries` are the drafts of the document and of its summaries in the copy.
+        Returns False, and puts nothing, if the document was changed or deleted since it was read.
+        Raises CollectionNotFound if the copy was deleted. Raises the errors of `put`.
+        """
+        copy, stored = draft.handle, document.stored
+        self.require(copy)
+        source = self._records[copy.collection_id].copy_of
+        current = self._living.get((source, stored.document_id))
+        if current is None or current.record.sequence != document.sequence:
+            return False
+        is_summarised = copy.settings.summaries is not SummaryUnit.NONE
+        is_unsummarised = is_summarised and stored.summaries is None
+        if current.is_unsummarised != is_unsummarised:
+            return False  # The summaries were written since the document was read.
+        self._put(draft)
+        if stored.summaries is not None:
+            sections = sections_of(stored.summaries)
+            ordinal = self.ordinal_of(copy, stored.document_id)
+            self.put_summaries(copy, ordinal, summaries, sections)
+        return True
 
     def delete_unchanged(self, handle: CollectionHandle, last_sequence: int) -> DocumentDeletion:
         """Deletes the locked documents of the collection, except documents with newer changes.

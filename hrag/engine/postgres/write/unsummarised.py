@@ -27,11 +27,12 @@ _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""
 
-# On a cluster, the collections of a node that is down are missing.
+# An unfinished copy of a collection gets its summaries from this collection. On a cluster, the
+# collections of a node that is down are missing.
 _COLLECTIONS = sql.SQL("""
 SELECT tenant_id, collection_id, summary_tokens, record::text,
   record->'settings'->>'embedder' AS embedder
-FROM {table} WHERE unsummarised > 0
+FROM {table} WHERE unsummarised > 0 AND record->>'copy_of' IS NULL
 """)
 _DOCUMENTS = """
 SELECT ordinal FROM hrag.documents

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from hrag.engine.common.document_results import growth, unchanged_result
 from hrag.engine.common.records import DocumentRecord, Usage
+from hrag.engine.common.summary_documents import sections_of
 from hrag.engine.common.validation import check_quota, check_summaries, no_collection
 from hrag.engine.engine_documents import (
     CollectionHandle,
@@ -23,6 +24,7 @@ from hrag.engine.engine_documents import (
     IngestDecision,
     PreparedDocument,
     StoredDocument,
+    UncopiedDocument,
     Unsummarised,
     fitting,
 )
@@ -41,6 +43,7 @@ from hrag.engine.postgres.store.queries import (
     usage_of,
 )
 from hrag.engine.postgres.write.collections import CollectionWriter
+from hrag.engine.postgres.write.copies import copy_of, drafts_of_copy, uncopied
 from hrag.engine.postgres.write.document_drafts import DocumentDraft, draft_of, draft_of_summaries
 from hrag.engine.postgres.write.stored_text import read_text
 from hrag.engine.postgres.write.transaction import (
@@ -185,7 +188,7 @@ class PostgresWriter(CollectionWriter):
         draft = draft_of(collection, stored.document)
         summaries_handle = summary_collection(collection)
         summaries = draft_of_summaries(summaries_handle, draft.record, stored.summaries)
-        sections = _sections(stored.summaries)
+        sections = sections_of(stored.summaries)
         with self._database.write() as connection:
             changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
             changes.lock([(collection, stored.document.document_id)])
@@ -195,6 +198,35 @@ class PostgresWriter(CollectionWriter):
             changed = changes.finish()
         self._report_changes(collection.tenant_id, *changed)
         return result
+
+    def uncopied(
+        self, source: CollectionHandle, after: str, max_documents: int, max_bytes: int
+    ) -> list[UncopiedDocument]:
+        with self._database.read() as connection:
+            return uncopied(connection, source, after, max_documents, max_bytes)
+
+    def put_copies(self, source: CollectionHandle, documents: Sequence[UncopiedDocument]) -> int:
+        tenant_id = source.tenant_id
+        with self._database.read() as connection:
+            copy = copy_of(connection, source)
+        drafts = [drafts_of_copy(copy, document) for document in documents]
+        with self._database.write() as connection:
+            changes = TenantTransaction(connection, tenant_id, self._quota_of)
+            changes.lock(
+                [
+                    (handle, document.stored.document_id)
+                    for document in documents
+                    for handle in (source, copy)
+                ]
+            )
+            changes.require(source)
+            stored = sum(
+                changes.put_copy(document, *both)
+                for document, both in zip(documents, drafts, strict=True)
+            )
+            changed = changes.finish()
+        self._report_changes(tenant_id, *changed)
+        return stored
 
     def put_metadata(
         self,
@@ -364,21 +396,13 @@ class PostgresWriter(CollectionWriter):
             with self._database.write() as connection:
                 changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
                 changes.lock_ordinals(collection, [ordinal])
-                sections = _sections(summaries)
+                sections = sections_of(summaries)
                 stored = changes.put_summaries(collection, ordinal, draft, sections, tokens)
                 changed = changes.finish()
         except CollectionNotFound:
             return False
         self._report_changes(collection.tenant_id, *changed)
         return stored
-
-
-def _sections(summaries: DocumentSummaries) -> tuple[range, ...]:
-    """Returns, for each summary of a section, the range of the document's leaves in the section.
-
-    The first summary is left out, because it summarises the whole document.
-    """
-    return tuple(summary.leaves for summary in summaries.summaries[1:])
 
 
 def _filter_query(

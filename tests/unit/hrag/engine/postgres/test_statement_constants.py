@@ -31,6 +31,7 @@ ALL_TENANTS = {
     ("admin.check_store", "_USAGE"),
     ("admin.check_store", "_FUTURE"),
     ("admin.check_store", "_NAMES"),
+    ("admin.check_store", "_COPIES"),
     ("admin.check_store", "_HOMES"),
     ("admin.check_store", "_DELETED"),
     ("admin.check_store", "_OWNERS"),

@@ -51,7 +51,7 @@ _NO_TENANT = "/hrag.v1.RetrieverService/GetServerInfo"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
 
 # The roles are listed here and not derived from RULES, because the tests check RULES.
-_NEEDS_ADMIN = {"DeleteCollection"}
+_NEEDS_ADMIN = {"DeleteCollection", "ReembedCollection"}
 _NEEDS_WRITE = {
     "CreateCollection",
     "IngestDocument",

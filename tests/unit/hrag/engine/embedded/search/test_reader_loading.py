@@ -16,6 +16,8 @@ from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.segments import segment_files
 from hrag.errors import Cancelled, CollectionNotFound, DeadlineExceeded
+from hrag.models.embedding.embedders import Embedders
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.values.current_call import CURRENT, DeadlineOnly
 from hrag.values.deadline import Deadline
 from retriever_svc.browse import Browse
@@ -232,10 +234,11 @@ def test_a_search_whose_collection_is_never_loaded_ends_at_its_deadline(engine, 
         open_snapshot(engine.reader, Deadline.after(0.05))
 
 
+EMBEDDERS = Embedders(HashEmbedder(8))
 CALLS = {
     "chunk": lambda reader: Browse(reader).chunk("t", "c", "d0#0.0"),
     "hierarchy": lambda reader: Browse(reader).hierarchy("t", "c", "d0#0.0", 1, content=False),
-    "first query": lambda reader: KnownCollections(reader, "fake").have_vectors("t", "c"),
+    "first query": lambda reader: KnownCollections(reader, EMBEDDERS).embedder_of("t", "c"),
 }
 
 
