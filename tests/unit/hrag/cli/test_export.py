@@ -23,6 +23,21 @@ def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["new"]
 
 
+def test_a_file_is_durable_before_it_replaces_the_old_one(tmp_path, monkeypatch):
+    """Otherwise a power loss could leave an empty file in the place of the old one."""
+    target = tmp_path / "export"
+    target.write_bytes(b"old")
+    contents = {}
+
+    def note(path):
+        contents[path.name] = target.read_bytes(), path.is_dir()
+
+    monkeypatch.setattr(export.durable_files, "sync", note)
+    with open_output(target) as file:
+        file.write(b"new")
+    assert contents == {"export.partial": (b"old", False), tmp_path.name: (b"new", True)}
+
+
 def test_a_pipe_is_written_to_and_not_replaced():
     reader, writer = os.pipe()
     with open_output(Path(f"/dev/fd/{writer}")) as file:
