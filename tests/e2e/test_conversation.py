@@ -1,6 +1,8 @@
 """In a conversation, a question is searched for in a form that stands alone."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from hrag.types import (
     StandaloneQuestion,
     TurnRole,
 )
+from tests.support.servers.gateways import ANSWER, gateway_to
 from tests.support.servers.openai_server import OpenAIServer, events, refuse, says
 from tests.support.servers.processes import Running
 
@@ -112,6 +115,26 @@ def test_a_history_beyond_its_limits_is_refused(answering: Running, ada: str) ->
     ):
         with pytest.raises(errors.InvalidArgument, match=words):
             searched(answering, ada, "why?", *said)
+
+
+def test_a_history_is_sent_over_http(
+    answering: Running, conversing: OpenAIServer, ada: str
+) -> None:
+    request: dict[str, Any] = {
+        "search": {"tenantId": ada, "text": "Where?"},
+        "history": [{"role": "TURN_ROLE_USER", "text": "Who was Ada Lovelace?"}],
+    }
+    with gateway_to(answering.indexer.address, answering.retriever.address) as gateway:
+        reply = gateway.post(ANSWER, request)
+        event = reply.body.decode().partition("\n\n")[0]
+        passages = json.loads(event.removeprefix("event: passages\ndata: "))
+        request["history"] = [{"text": "Who?"}]
+        refused = gateway.post(ANSWER, request)
+    assert passages["standaloneQuestion"] == {
+        "text": "Where was Ada Lovelace born?",
+        "method": "STANDALONE_METHOD_MODEL",
+    }
+    assert refused.field == "history.0.role"
 
 
 async def test_the_asyncio_client_sends_a_history(
