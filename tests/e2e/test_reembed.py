@@ -6,6 +6,7 @@ killed again and again. At the end, the collection must have exactly the recorde
 once, with vectors of the new embedder, and no search may have failed.
 """
 
+import json
 import random
 import threading
 import time
@@ -163,8 +164,8 @@ def _is_outage(error: HragError) -> bool:
 
 
 @contextmanager
-def command(indexer: str, log: Path) -> Iterator[Forked]:
-    arguments = ("reembed", COLLECTION, "--tenant", TENANT, "--indexer", indexer)
+def command(indexer: str, log: Path, *options: str) -> Iterator[Forked]:
+    arguments = ("reembed", COLLECTION, "--tenant", TENANT, "--indexer", indexer, *options)
     program = Forked((*HRAG, *arguments), environ, log)
     try:
         yield program
@@ -203,6 +204,7 @@ def test_a_collection_moves_under_load_and_kills(
             retriever.wait_until_serving()
             began, log = time.monotonic(), tmp_path / "command.log"
             with Load(client, documents) as load:
+                until(lambda: load.problems or load.ledger.changes > CHANGED, PATIENCE_S)
                 for kill in range(kills):
                     share = (kill + drawn.random()) / kills
                     with command(address, log) as reembed:
@@ -225,6 +227,14 @@ def test_a_collection_moves_under_load_and_kills(
             assert changes
             assert searches
             _verify(client, load.ledger)
+            with command(address, log := tmp_path / "again.json", "--json") as again:
+                assert again.wait(PATIENCE_S) == 0
+            assert json.loads(log.read_text()) == {
+                "collection": COLLECTION,
+                "embedder": NEW.replace(":", "/"),
+                "embedded_documents": 0,
+                "sequence": 0,
+            }
             Report(capsys).record(
                 "embedded again under load",
                 f"{leaves:,} leaves moved in {moved_s:.1f} s with {kills} kills, "

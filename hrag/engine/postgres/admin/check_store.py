@@ -80,8 +80,7 @@ def problems_of_store(connection: Connection) -> Iterator[str]:
     for tenant_id, name in connection.execute(_NAMES).fetchall():
         yield f"tenant {tenant_id}: the name {name} does not match a collection"
     for tenant_id, collection_id, document_id in connection.execute(_COPIES).fetchall():
-        copy = _describe(tenant_id, collection_id)
-        yield f"{copy}: document {document_id!r} is only in the copy"
+        yield f"{_describe(tenant_id, collection_id)}: document {document_id!r} is only in the copy"
     for table, statement in _STRAYS.items():
         for place in connection.execute(statement).fetchall():
             yield f"{_describe(*place)}: the table {table} has rows of it, but it does not exist"
