@@ -227,6 +227,10 @@ static void run_q4_product(const Q4Product& product) {
     q4_products<Q4PlainBlock, 1>(product);
 }
 
+// 1.5 * 2**23 and its bits. If it is added to a float, the sum's lowest bits are the rounded float.
+static const float SHIFT = 12582912.0f;
+static const int32_t SHIFT_BITS = 0x4B400000;
+
 typedef int32_t IntLanes __attribute__((vector_size(64), aligned(4), may_alias));
 
 static inline const Lanes& lanes_at(const float* values) {
@@ -236,10 +240,11 @@ static inline const Lanes& lanes_at(const float* values) {
 static inline Lanes& lanes_at(float* values) { return *reinterpret_cast<Lanes*>(values); }
 
 // Rounds a row to int8, half to even, in blocks. The largest magnitude of a block becomes 127. All
-// codes and the scale of a block are 0 if all magnitudes are below SMALLEST.
+// codes and the scale of a block are 0 if all magnitudes are below SMALLEST, or if a magnitude is
+// above LARGEST or not finite.
 HRAG_CPU_CLONES
 static void round_row(const float* values, size_t row, const RoundedRows& out) {
-    const float SMALLEST = 1e-30f, SHIFT = 12582912.0f;  // 1.5 * 2**23, see `quantize`.
+    const float SMALLEST = 1e-30f, LARGEST = 3e38f;
     const IntLanes magnitude = IntLanes{} + 0x7FFFFFFF;
     for (size_t b = 0; b < out.blocks(); b++) {
         const Lanes low = lanes_at(values + b * BLOCK), high = lanes_at(values + b * BLOCK + LANES);
@@ -250,15 +255,15 @@ static void round_row(const float* values, size_t row, const RoundedRows& out) {
         for (int i = 0; i < LANES; i++) most_bits = larger[i] > most_bits ? larger[i] : most_bits;
         float most;
         memcpy(&most, &most_bits, sizeof most);
-        const float scale = most >= SMALLEST ? most / MAX_INT8 : 0;
+        const float scale = most >= SMALLEST && most <= LARGEST ? most / MAX_INT8 : 0;
         const float factor = scale > 0 ? 1 / scale : 0;
         int8_t* codes = out.codes + row * out.depth + b * BLOCK;
         int32_t sum = 0;
         for (int i = 0; i < BLOCK; i++) {
-            const float shifted = values[b * BLOCK + i] * factor + SHIFT;
+            const float shifted = (factor > 0 ? values[b * BLOCK + i] * factor : 0) + SHIFT;
             int32_t bits;
             memcpy(&bits, &shifted, sizeof bits);
-            const int32_t code = bits - 0x4B400000;
+            const int32_t code = bits - SHIFT_BITS;
             codes[i] = static_cast<int8_t>(code);
             sum += code;
         }
@@ -269,7 +274,7 @@ static void round_row(const float* values, size_t row, const RoundedRows& out) {
 
 // Returns e**x for x from -87 to 0, with a relative error below 2e-7. Smaller x give about e**-87.
 static inline __attribute__((always_inline)) void exp_of(Lanes& x) {
-    const float LOG2_E = 1.44269504088896341f, SHIFT = 12582912.0f;
+    const float LOG2_E = 1.44269504088896341f;
     const Lanes least = Lanes{} - 87.0f;
     x = x < least ? least : x;
     const Lanes shifted = x * LOG2_E + SHIFT;
@@ -283,7 +288,7 @@ static inline __attribute__((always_inline)) void exp_of(Lanes& x) {
     series = series * rest + 1.6666665459e-1f;
     series = series * rest + 5.0000001201e-1f;
     series = series * (rest * rest) + rest + 1.0f;
-    const IntLanes exponent = (reinterpret_cast<IntLanes>(shifted) - 0x4B400000) << 23;
+    const IntLanes exponent = (reinterpret_cast<IntLanes>(shifted) - SHIFT_BITS) << 23;
     x = reinterpret_cast<Lanes>(reinterpret_cast<IntLanes>(series) + exponent);
 }
 

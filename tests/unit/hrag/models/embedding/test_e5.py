@@ -3,16 +3,20 @@
 Most tests use a small model with random weights. Those of the real weights need the extra `e5`.
 """
 
+import functools
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hrag.config import CommonSettings, SettingsError
+from hrag.errors import Cancelled
 from hrag.models.embedding import e5_weights
 from hrag.models.embedding.e5 import PASSAGE, QUERY, E5Embedder
 from hrag.models.embedding.embedder_factory import open_embedder, open_query_embedders
+from hrag.values.deadline import Deadline
 from tests import twins
 from tests.support.documents.e5_files import BEGIN, END, PIECES, UNKNOWN, write_e5_file
 
@@ -142,6 +146,21 @@ def test_a_long_text_has_the_mean_of_its_parts(model):
     )
     (vector,) = E5Embedder(model, PASSAGE).embed([text])
     np.testing.assert_allclose(vector, total / np.linalg.norm(total), atol=1e-6)
+
+
+def test_a_cancelled_call_abandons_the_parts_of_a_long_text(model):
+    """A long text has many parts, each of which takes as long as a leaf."""
+    checks = iter([True] * 3)
+    text = "the quick 猫 " * 8_000
+    began_s = time.process_time()
+    with pytest.raises(Cancelled):
+        E5Embedder(model, QUERY).embed(
+            [text], Deadline(is_waiting=functools.partial(next, checks, False))
+        )
+    cancelled_s = time.process_time() - began_s
+    began_s = time.process_time()
+    E5Embedder(model, QUERY).embed([text[: len(text) // 4]])
+    assert cancelled_s < time.process_time() - began_s
 
 
 def test_queries_and_passages_are_embedded_differently_by_one_model(
