@@ -86,10 +86,8 @@ SHARED = "hrag_fast._cyutility"
 # from those of the Python twin, and vectors would differ between processors.
 # The loops of BM25 are aligned: they take up to a tenth longer if an unrelated change moves them to
 # an address that is not a multiple of 64.
-# The sums of the BERT encoder are not reordered: GCC would first compute many products and store
-# them, so that the products of the path AVX2 take a third longer.
 FLAGS = {
-    "hrag_fast._bert_encoder": ["-ffp-contract=off", "-fno-tree-reassoc"],
+    "hrag_fast._bert_encoder": ["-ffp-contract=off"],
     "hrag_fast._bm25": ["-ffp-contract=off", "-falign-functions=64", "-falign-loops=64"],
     "hrag_fast._graph": ["-ffp-contract=off"],
     "hrag_fast._sentence_encoder": ["-ffp-contract=off"],

@@ -23,20 +23,21 @@
 namespace hrag {
 
 enum {
-    PANEL = 16,             // The count of columns that are stored together.
-    BLOCK = 32,             // The count of numbers with one scale.
-    QUAD = 4,               // The count of consecutive codes of a column that are neighbours.
-    QUADS = BLOCK / QUAD,   // The count of quads in a block.
-    HALF_BLOCK = BLOCK / 2,
-    Q4_BYTES = 2 + HALF_BLOCK,  // A block in a file: a float16 scale, then two codes a byte.
-    Q4_ZERO = 8,                // The code that stands for 0.
+    PANEL = 16,              // The count of columns that are stored together.
+    BLOCK = 32,              // The count of numbers with one scale.
+    HALF = BLOCK / 2,        // The high codes of bytes are those of the second half of a block.
+    QUAD = 4,                // The count of consecutive codes of a column that are neighbours.
+    PAIRS = HALF / QUAD,     // The count of quads in a half.
+    Q4_BYTES = 2 + HALF,     // A block in a file: a float16 scale, then two codes a byte.
+    Q4_ZERO = 8,             // The code that stands for 0.
     MAX_INT8 = 127,
 };
 
-// A block of a panel: the scales and codes of PANEL columns.
+// A block of a panel: the scales and codes of PANEL columns. A byte has two codes from 0 to 15: the
+// low one is of the first half of the block, the high one of the second. Q4_ZERO stands for 0.
 struct alignas(64) PanelBlock {
     float scales[PANEL];
-    uint8_t codes[QUADS][PANEL][QUAD];  // From 0 to 15; Q4_ZERO stands for 0.
+    uint8_t codes[PAIRS][PANEL][QUAD];
 };
 
 // Sixteen floats that begin at a cache line.
@@ -80,10 +81,13 @@ struct Q4PlainBlock {
                 int32_t sums[PANEL];
                 const float scale = p.rows.scales[(row + r) * blocks + b];
                 for (int i = 0; i < PANEL; i++) sums[i] = p.rows.lifts[(row + r) * blocks + b];
-                for (int q = 0; q < QUADS; q++, codes += QUAD)
+                for (int pair = 0; pair < PAIRS; pair++)
                     for (int i = 0; i < PANEL; i++)
-                        for (int j = 0; j < QUAD; j++)
-                            sums[i] += panel[b].codes[q][i][j] * codes[j];
+                        for (int j = 0; j < QUAD; j++) {
+                            const uint8_t both = panel[b].codes[pair][i][j];
+                            const int8_t* code = codes + b * BLOCK + pair * QUAD + j;
+                            sums[i] += (both & 15) * code[0] + (both >> 4) * code[HALF];
+                        }
                 for (int i = 0; i < PANEL; i++)
                     out[i] += static_cast<float>(sums[i]) * (panel[b].scales[i] * scale);
             }
@@ -119,15 +123,15 @@ static inline int32_t quad_at(const int8_t* codes) {
     return quad;
 }
 
-// The sums of a block fit int16: a code is at most 15, so 32 products add up to at most 4 * 15 *
-// 127 in each of the two int16 of a column and quad pair, and 8 * 2 * 15 * 127 = 30,480 in all.
+// The sums of a block fit int16: each is a sum of 16 products, which are at most 15 * 127, and
+// 16 * 15 * 127 = 30,480.
 template <int ROWS>
 struct Q4Avx2Block {
     HRAG_AVX2 static void run(const Q4Product& p, size_t row, size_t column) {
         const size_t blocks = p.rows.blocks();
         const PanelBlock* panel = p.panel(column);
         const int8_t* codes = p.rows.codes + row * p.rows.depth;
-        const __m256i ones = _mm256_set1_epi16(1);
+        const __m256i ones = _mm256_set1_epi16(1), low_bits = _mm256_set1_epi8(15);
         __m256 low[ROWS], high[ROWS];
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; r++) {
@@ -138,19 +142,25 @@ struct Q4Avx2Block {
             __m256i low_sums[ROWS], high_sums[ROWS];
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; r++) low_sums[r] = high_sums[r] = _mm256_setzero_si256();
+// If GCC unrolled this loop, it would compute all products first, and store them.
+#pragma GCC unroll 1
+            for (int pair = 0; pair < PAIRS; pair++) {
+                const __m256i* half = reinterpret_cast<const __m256i*>(panel[b].codes[pair]);
+                __m256i first = _mm256_loadu_si256(half), second = _mm256_loadu_si256(half + 1);
 #pragma GCC unroll 2
-            for (int q = 0; q < QUADS; q++) {
-                const __m256i* half = reinterpret_cast<const __m256i*>(panel[b].codes[q]);
-                const __m256i first = _mm256_loadu_si256(half);
-                const __m256i second = _mm256_loadu_si256(half + 1);
+                for (int part = 0; part < 2; part++) {
+                    const __m256i first_codes = _mm256_and_si256(first, low_bits);
+                    const __m256i second_codes = _mm256_and_si256(second, low_bits);
 #pragma GCC unroll 8
-                for (int r = 0; r < ROWS; r++) {
-                    const __m256i quad = _mm256_set1_epi32(
-                        quad_at(codes + r * p.rows.depth + b * BLOCK + q * QUAD));
-                    low_sums[r] =
-                        _mm256_add_epi16(low_sums[r], _mm256_maddubs_epi16(first, quad));
-                    high_sums[r] =
-                        _mm256_add_epi16(high_sums[r], _mm256_maddubs_epi16(second, quad));
+                    for (int r = 0; r < ROWS; r++) {
+                        const __m256i quad = _mm256_set1_epi32(quad_at(
+                            codes + r * p.rows.depth + b * BLOCK + part * HALF + pair * QUAD));
+                        low_sums[r] = _mm256_add_epi16(low_sums[r], _mm256_maddubs_epi16(first_codes, quad));
+                        high_sums[r] =
+                            _mm256_add_epi16(high_sums[r], _mm256_maddubs_epi16(second_codes, quad));
+                    }
+                    first = _mm256_srli_epi16(first, 4);
+                    second = _mm256_srli_epi16(second, 4);
                 }
             }
             const __m256 first_scales = _mm256_loadu_ps(panel[b].scales);
@@ -186,6 +196,7 @@ struct Q4VnniBlock {
         const int8_t* codes = p.rows.codes + row * p.rows.depth;
         const float* scales = p.rows.scales + row * blocks;
         const int32_t* lifts = p.rows.lifts + row * blocks;
+        const __m512i low_bits = _mm512_set1_epi8(15);
         __m512 out[ROWS];
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; r++) out[r] = _mm512_loadu_ps(p.biases + column);
@@ -193,15 +204,20 @@ struct Q4VnniBlock {
             __m512i sums[ROWS];
 #pragma GCC unroll 12
             for (int r = 0; r < ROWS; r++) sums[r] = _mm512_set1_epi32(lifts[r * blocks + b]);
-#pragma GCC unroll 8
-            for (int q = 0; q < QUADS; q++) {
-                const __m512i weights = _mm512_loadu_si512(panel[b].codes[q]);
+#pragma GCC unroll 4
+            for (int pair = 0; pair < PAIRS; pair++) {
+                const __m512i both = _mm512_loadu_si512(panel[b].codes[pair]);
+                const __m512i weights = _mm512_and_si512(both, low_bits);
+                const __m512i high_weights =
+                    _mm512_and_si512(_mm512_srli_epi16(both, 4), low_bits);
 #pragma GCC unroll 12
-                for (int r = 0; r < ROWS; r++)
-                    sums[r] = _mm512_dpbusd_epi32(
-                        sums[r], weights,
-                        _mm512_set1_epi32(
-                            quad_at(codes + r * p.rows.depth + b * BLOCK + q * QUAD)));
+                for (int r = 0; r < ROWS; r++) {
+                    const int8_t* quads = codes + r * p.rows.depth + b * BLOCK + pair * QUAD;
+                    sums[r] = _mm512_dpbusd_epi32(sums[r], weights,
+                                                  _mm512_set1_epi32(quad_at(quads)));
+                    sums[r] = _mm512_dpbusd_epi32(sums[r], high_weights,
+                                                  _mm512_set1_epi32(quad_at(quads + HALF)));
+                }
             }
             const __m512 column_scales = _mm512_loadu_ps(panel[b].scales);
 #pragma GCC unroll 12
@@ -425,9 +441,9 @@ static void read_q4_row(const uint8_t* bytes, size_t blocks, float* out) {
         uint16_t half;
         memcpy(&half, bytes, sizeof half);
         const float scale = float_of_half(half);
-        for (int i = 0; i < HALF_BLOCK; i++) {
+        for (int i = 0; i < HALF; i++) {
             out[i] = static_cast<float>((bytes[2 + i] & 15) - Q4_ZERO) * scale;
-            out[i + HALF_BLOCK] = static_cast<float>((bytes[2 + i] >> 4) - Q4_ZERO) * scale;
+            out[i + HALF] = static_cast<float>((bytes[2 + i] >> 4) - Q4_ZERO) * scale;
         }
     }
 }
@@ -437,10 +453,9 @@ static void pack_q4_block(const uint8_t* bytes, size_t column, PanelBlock* block
     uint16_t half;
     memcpy(&half, bytes, sizeof half);
     block->scales[column] = float_of_half(half);
-    for (int i = 0; i < BLOCK; i++) {
-        const uint8_t pair = bytes[2 + i % HALF_BLOCK];
-        block->codes[i / QUAD][column][i % QUAD] = i < HALF_BLOCK ? pair & 15 : pair >> 4;
-    }
+    // Also in the file, a byte has the codes of two numbers whose distance is HALF.
+    for (int i = 0; i < HALF; i++)
+        block->codes[i / QUAD][column][i % QUAD] = bytes[2 + i];
 }
 
 }  // namespace hrag

