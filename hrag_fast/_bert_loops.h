@@ -155,9 +155,10 @@ struct Q4Avx2Block {
                     for (int r = 0; r < ROWS; r++) {
                         const __m256i quad = _mm256_set1_epi32(quad_at(
                             codes + r * p.rows.depth + b * BLOCK + part * HALF + pair * QUAD));
-                        low_sums[r] = _mm256_add_epi16(low_sums[r], _mm256_maddubs_epi16(first_codes, quad));
-                        high_sums[r] =
-                            _mm256_add_epi16(high_sums[r], _mm256_maddubs_epi16(second_codes, quad));
+                        low_sums[r] = _mm256_add_epi16(low_sums[r],
+                                                       _mm256_maddubs_epi16(first_codes, quad));
+                        high_sums[r] = _mm256_add_epi16(high_sums[r],
+                                                        _mm256_maddubs_epi16(second_codes, quad));
                     }
                     first = _mm256_srli_epi16(first, 4);
                     second = _mm256_srli_epi16(second, 4);
@@ -174,7 +175,8 @@ struct Q4Avx2Block {
                     _mm256_add_epi32(_mm256_madd_epi16(low_sums[r], ones), lift));
                 const __m256 c = _mm256_cvtepi32_ps(
                     _mm256_add_epi32(_mm256_madd_epi16(high_sums[r], ones), lift));
-                low[r] = _mm256_add_ps(low[r], _mm256_mul_ps(a, _mm256_mul_ps(first_scales, scale)));
+                low[r] =
+                    _mm256_add_ps(low[r], _mm256_mul_ps(a, _mm256_mul_ps(first_scales, scale)));
                 high[r] =
                     _mm256_add_ps(high[r], _mm256_mul_ps(c, _mm256_mul_ps(second_scales, scale)));
             }
