@@ -125,7 +125,7 @@ def read_model(file_path: Path, path: str | None = None) -> E5Model:
     Raises ValueError if the file has another format.
     """
     with file_path.open("rb") as file:
-        reader = _Reader(mmap(file.fileno(), 0, access=ACCESS_READ))
+        reader = _NumberReader(mmap(file.fileno(), 0, access=ACCESS_READ))
     magic, version = reader.unpack("4sI")
     if (magic, version) != (_MAGIC, _VERSION):
         raise ValueError(f"{file_path} begins with {magic!r} and {version}: unknown format")
@@ -144,7 +144,7 @@ def read_model(file_path: Path, path: str | None = None) -> E5Model:
     return E5Model(tokenizer, encoder, max_tokens)
 
 
-class _Reader:
+class _NumberReader:
     """Reads numbers of a file, one after another."""
 
     def __init__(self, data: mmap) -> None:
@@ -164,7 +164,7 @@ class _Reader:
         return numbers
 
 
-def _read_tokenizer(reader: _Reader) -> E5Tokenizer:
+def _read_tokenizer(reader: _NumberReader) -> E5Tokenizer:
     count, begin, end, _padding, unknown, size = reader.unpack("5iQ")
     starts, scores = reader.array("<u4", count + 1), reader.array("<f4", count)
     segmenter = UnigramSegmenter(reader.array("u1", size), starts, scores, unknown)
@@ -179,7 +179,7 @@ def _read_tokenizer(reader: _Reader) -> E5Tokenizer:
 class _Tensors:
     """The tensors of a file, by their names."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _NumberReader) -> None:
         self._data = reader.data
         self._spans = {}
         (count,) = reader.unpack("i")
