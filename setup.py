@@ -62,6 +62,7 @@ class BuildExtensions(build_ext):
 generate_grpc_code()
 NAMES = (
     "_analysis",
+    "_bert_encoder",
     "_bm25",
     "_boundaries",
     "_cited",
@@ -86,6 +87,7 @@ SHARED = "hrag_fast._cyutility"
 # The loops of BM25 are aligned: they take up to a tenth longer if an unrelated change moves them to
 # an address that is not a multiple of 64.
 FLAGS = {
+    "hrag_fast._bert_encoder": ["-ffp-contract=off"],
     "hrag_fast._bm25": ["-ffp-contract=off", "-falign-functions=64", "-falign-loops=64"],
     "hrag_fast._graph": ["-ffp-contract=off"],
     "hrag_fast._sentence_encoder": ["-ffp-contract=off"],

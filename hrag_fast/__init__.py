@@ -15,6 +15,7 @@
 * `sentence_ends` finds the sentences of a text. `matched_sentence` finds the sentence to cite.
 * `UnigramTokenizer` finds the tokens of a text for the built-in embedding model.
   `SentenceEncoder`, with its `Int8Matrix`, computes vectors from these tokens.
+* `UnigramSegmenter` and `BertEncoder`, with its `Q4Matrix`, do the same for the embedder e5-small.
 * `TermExtractor` finds the terms of texts for the lexical index. `fold` and `inside_word` follow
   the same rules, so that other code can compare texts in the same way.
 
@@ -36,6 +37,7 @@ try:
         fold,
         term_id,
     )
+    from hrag_fast._bert_encoder import BertEncoder, Q4Matrix
     from hrag_fast._bm25 import Postings
     from hrag_fast._boundaries import (
         CUT_CODE_POINT,
@@ -57,7 +59,7 @@ try:
     from hrag_fast._rows import rows_of_documents
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
-    from hrag_fast._unigram import UnigramTokenizer
+    from hrag_fast._unigram import UnigramSegmenter, UnigramTokenizer
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -83,6 +85,7 @@ __all__ = [
     "MEAN",
     "REACH",
     "SUM",
+    "BertEncoder",
     "CitedDocument",
     "Folding",
     "Graph",
@@ -94,9 +97,11 @@ __all__ = [
     "Matches",
     "PassageEncoder",
     "Postings",
+    "Q4Matrix",
     "SentenceEncoder",
     "TermExtractor",
     "Token",
+    "UnigramSegmenter",
     "UnigramTokenizer",
     "Variant",
     "boundary_ranks",

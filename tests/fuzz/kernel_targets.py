@@ -26,6 +26,7 @@ from hrag.v1 import retriever_pb2, types_pb2
 from hrag.values.tree import CHUNK, NONE, ChunkRecord, Tree
 from hrag_fast import (
     COUNT,
+    BertEncoder,
     CitedDocument,
     Folding,
     Graph,
@@ -34,8 +35,10 @@ from hrag_fast import (
     Matches,
     PassageEncoder,
     Postings,
+    Q4Matrix,
     SentenceEncoder,
     TermExtractor,
+    UnigramSegmenter,
     UnigramTokenizer,
     boundary_ranks,
     climb,
@@ -53,6 +56,7 @@ from hrag_fast import (
     write_postings,
 )
 from tests import twins
+from tests.support.documents.e5_files import blocks, floats
 from tests.support.documents.fakes import sentences, unit_vectors
 from tests.support.documents.lexical import forward
 
@@ -348,6 +352,14 @@ def _tokenize(data: bytes, draw: random.Random) -> None:
     )
 
 
+def _segment(data: bytes, draw: random.Random) -> None:
+    texts = _array(data, np.uint8)
+    ends = sorted(draw.sample(range(1, texts.size + 2), min(texts.size, draw.randint(1, 9))))
+    starts = np.array([0, *ends[:-1], draw.choice((texts.size, 7))], np.uint32)
+    segmenter = UnigramSegmenter(texts, starts, _reals(draw, len(ends)), draw.randint(-1, 3))
+    segmenter.encode([_text(draw, 80), "", "ab 漢a", "\udfff" if draw.random() < 0.1 else "x"])
+
+
 # Messages and passages.
 
 
@@ -465,7 +477,7 @@ def _encode_passage(data: bytes, draw: random.Random) -> None:
     )
 
 
-# The built-in embedding model.
+# The embedding models.
 
 
 @cache
@@ -509,9 +521,39 @@ def _tokens() -> list[bytes]:
     return [*ids, bytes(range(256)) * 2]
 
 
+@cache
+def _bert_encoder() -> BertEncoder:
+    random_ = np.random.default_rng(0)
+    weights: dict[str, Any] = {
+        f"{name}0": Q4Matrix(blocks(random_, columns, depth, 0.05), floats(random_, columns))
+        for name, depth, columns in (
+            *(("attention", 64, 192), ("output", 64, 64)),
+            *(("inner", 64, 96), ("outer", 96, 64)),
+        )
+    }
+    names = ("output_gains0", "output_biases0", "outer_gains0", "outer_biases0")
+    weights |= {name: floats(random_, 64) for name in ("type", "gains", "biases", *names)}
+    positions = floats(random_, 40 * 64).reshape(40, 64)
+    return BertEncoder(blocks(random_, 300, 64, 0.1), positions, weights, 1, 1e-12)
+
+
+def _encode_bert(data: bytes, draw: random.Random) -> None:
+    if draw.random() < 0.5:
+        packed = _array(data, np.uint8)
+        packed = packed[: packed.size // (16 * 18) * 16 * 18].reshape(16, -1, 18).copy()
+        matrix = Q4Matrix(packed, _reals(draw, 16), draw.choice(supported_paths()))
+        rows = draw.randint(0, 14)
+        matrix.products(_reals(draw, rows * matrix.shape[0]).reshape(rows, matrix.shape[0]))
+        return
+    ids = _array(data[:400], np.int32)
+    starts = np.array(sorted({0, ids.size, draw.randint(0, 100)}), np.int64)
+    _bert_encoder().encode(ids, starts)
+
+
 _INDEX_ERRORS = (ValueError, IndexError)
 TARGETS: dict[str, Target] = {
     "analysis": Target(_texts, _extract_terms, (UnicodeError,)),
+    "bert_encoder": Target(lambda: [*_tokens(), bytes(range(256)) * 9], _encode_bert),
     "boundaries": Target(_texts, _cut, (IndexError,)),
     "cited": Target(_texts, _cite, _INDEX_ERRORS),
     "climb": Target(_labels, _climb, _INDEX_ERRORS),
@@ -525,5 +567,6 @@ TARGETS: dict[str, Target] = {
     "rows": Target(_labels, _find_rows),
     "sentence_encoder": Target(_tokens, _encode_tokens),
     "sentences": Target(_texts, lambda data, draw: sentence_ends(_decoded(data, draw)), ()),
+    "segmenter": Target(_texts, _segment, (ValueError, UnicodeError, OverflowError)),
     "unigram": Target(_pieces, _tokenize, (ValueError, UnicodeError)),
 }

