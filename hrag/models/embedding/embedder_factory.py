@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from hrag.config import E5_SMALL, CommonSettings
+from hrag.config import E5_SMALL, CommonSettings, SettingsError
 from hrag.models.embedding import Embedder
 from hrag.models.embedding.coalescer import CoalescingEmbedder
 from hrag.models.embedding.embedders import Embedders
