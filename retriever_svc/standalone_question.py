@@ -16,7 +16,7 @@ import structlog
 from hrag.models.chat import ChatEnd, ChatModel, Pieces
 from hrag.observe import metrics
 from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer, analyzer_name, query_syntax
-from hrag.text.conversation import quoted_turns, with_last_turns
+from hrag.text.conversation import has_pronoun, quoted_turns, with_last_turns
 from hrag.text.plain_text import one_line, quoted_lines, without_markers
 from hrag.values.answers import FinishReason, Reasoning
 from hrag.values.conversation import ConversationTurn, StandaloneMethod, StandaloneQuestion
@@ -42,7 +42,11 @@ _SHARE_OF_TIME = 0.25
 # At least this share of the terms of the model's question must be terms of the conversation.
 # Otherwise the model has made up a subject, answered the question or talked about its task.
 _KNOWN_SHARE = 0.5
-_QUOTES = "\"'“”‘’«»「」『』`* "
+# At least this share of the terms of the question must be in the model's question. Otherwise the
+# model has repeated another question of the conversation.
+_KEPT_SHARE = 0.5
+# A model may put these characters around the question, and repeat the `> ` of the prompt.
+_QUOTES = "\"'“”‘’«»「」『』`*> "
 
 
 class StandaloneQuestions:
@@ -121,16 +125,22 @@ class StandaloneQuestions:
     def _is_about(self, line: str, question: str, conversation: str) -> bool:
         """Returns True if a line is plausible as the question of this conversation.
 
-        Enough of its terms are terms of the conversation, and it has at least one term of the
-        question. Words that differ only in their inflection are one term. Stop words do not count
-        beside other words.
+        Enough of its terms are terms of the conversation, it has enough terms of the question, and
+        it does not leave a pronoun as it was without adding a term. Words that differ only in their
+        inflection are one term. Stop words do not count beside other words.
         """
         line_terms, question_terms = (
             {term.id for term in self._analyzer.query_terms(text)} for text in (line, question)
         )
         known = line_terms.intersection(self._analyzer.terms(conversation).tolist())
-        is_known = bool(line_terms) and len(known) >= _KNOWN_SHARE * len(line_terms)
-        return is_known and not question_terms.isdisjoint(self._analyzer.terms(line).tolist())
+        kept = question_terms.intersection(self._analyzer.terms(line).tolist())
+        is_repeated = line_terms <= question_terms and has_pronoun(line)
+        return (
+            bool(kept)
+            and len(known) >= _KNOWN_SHARE * len(line_terms)
+            and len(kept) >= _KEPT_SHARE * len(question_terms)
+            and not is_repeated
+        )
 
 
 def _first_line(pieces: Pieces, max_chars: int) -> str:

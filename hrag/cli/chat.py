@@ -7,7 +7,7 @@ searches. The command keeps the conversation in memory only.
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -134,8 +134,9 @@ def _ask(
 
     Raises the error of the call or of the model. In the second case, the text so far was shown.
     """
-    events = client.answer(query, history=turns, max_tokens=max_tokens)
-    result, text, _, end = read_answer(events, show=not as_json)
+    # An interrupted answer is ended at once, so that it does not occupy the tenant's share.
+    with closing(client.answer(query, history=turns, max_tokens=max_tokens)) as events:
+        result, text, _, end = read_answer(events, show=not as_json)
     if as_json:
         shown = {"passages": asdict(result), "text": text, "end": asdict(end)}
         print_json_line({"question": query.text, **shown})

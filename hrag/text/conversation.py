@@ -67,9 +67,14 @@ def with_last_turns(question: str, history: Sequence[ConversationTurn]) -> str:
     return " ".join([question, *added])
 
 
+def has_pronoun(text: str) -> bool:
+    """Returns True if an English or Chinese text has a pronoun that may refer to another text."""
+    return _PRONOUNS.search(text) is not None
+
+
 def _stands_alone(question: str) -> bool:
     is_long = len(_encoded(question)) >= _MIN_STANDALONE_BYTES
-    return is_long and bool(_names(question)) and not _PRONOUNS.search(question)
+    return is_long and bool(_names(question)) and not has_pronoun(question)
 
 
 def _names(text: str) -> list[str]:

@@ -68,6 +68,7 @@ def made(chat: Any, question: str = QUESTION, timeout_s: float = 5.0) -> tuple[s
         (f'"{WRITTEN}"',),
         (f"“{WRITTEN}”\n\nThis question asks for therapies.",),
         (f"**{WRITTEN}**",),
+        (f"> {WRITTEN}",),
     ],
 )
 def test_the_first_line_of_the_model_is_searched_for(pieces: tuple[str, ...]) -> None:
@@ -116,6 +117,9 @@ def test_the_prompt_is_short_however_long_the_conversation_is() -> None:
         ("What is the capital of France?",),
         ("What is cancer of the blood?",),
         ("leukaemia treated " * 100,),
+        ("What is leukaemia?",),
+        (QUESTION,),
+        ("How is it treated?",),
     ],
 )
 def test_words_of_the_last_turns_are_added_if_the_model_writes_something_else(
