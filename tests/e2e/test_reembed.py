@@ -174,6 +174,22 @@ def command(indexer: str, log: Path, *options: str) -> Iterator[Forked]:
         program.wait()
 
 
+def _filled(data_dir: Path, documents: int) -> tuple[str, int]:
+    """Fills the collection with the old embedder.
+
+    Returns the address of the indexer, which has stopped, and the count of leaves.
+    """
+    with started(INDEXER, data_dir, BEFORE) as indexer:
+        indexer.wait_until_serving()
+        with Client(indexer.address) as client:
+            client.create_collection(TENANT, COLLECTION, SETTINGS)
+            client.set_alias(TENANT, ALIAS, COLLECTION)
+            sent = (Document(text_of(n, 0), f"d{n}", metadata={"v": 0}) for n in range(documents))
+            list(client.ingest_many(TENANT, sent, collection=COLLECTION))
+            leaves = client.index_status(TENANT, collection=COLLECTION).leaf_count
+    return indexer.address, leaves
+
+
 @pytest.mark.parametrize(
     ("documents", "kills"),
     [
@@ -185,15 +201,7 @@ def test_a_collection_moves_under_load_and_kills(
     tmp_path: Path, documents: int, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data_dir, drawn = tmp_path / "store", random.Random(SEED)
-    with started(INDEXER, data_dir, BEFORE) as indexer:
-        indexer.wait_until_serving()
-        with Client(indexer.address) as client:
-            client.create_collection(TENANT, COLLECTION, SETTINGS)
-            client.set_alias(TENANT, ALIAS, COLLECTION)
-            sent = (Document(text_of(n, 0), f"d{n}", metadata={"v": 0}) for n in range(documents))
-            list(client.ingest_many(TENANT, sent, collection=COLLECTION))
-            leaves = client.index_status(TENANT, collection=COLLECTION).leaf_count
-    address = indexer.address
+    address, leaves = _filled(data_dir, documents)
     indexer = Process(INDEXER, data_dir, DURING, address)
     try:
         indexer.wait_until_serving()
