@@ -61,7 +61,7 @@ def check_history(history: Sequence[ConversationTurn]) -> None:
         )
     for number, turn in enumerate(history):
         if not turn.text.strip():
-            raise InvalidArgument(f"history.{number}.text is blank", field="history")
+            raise InvalidArgument(f"history.{number}.text is blank", field=f"history.{number}.text")
 
 
 def latest_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
