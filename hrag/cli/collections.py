@@ -245,7 +245,7 @@ def reembed(
     treated alike in both. The tenant's quota must have room for both.
 
     If the command or the indexer is interrupted, run the command again: it continues. To give up,
-    delete the collection NAME.reembed. If the collection has the current embedder already, the
+    stop the command and delete the collection NAME.reembed. If the collection has the current embedder already, the
     command does nothing.
 
     \b

@@ -38,8 +38,8 @@ class StandaloneMethod(StrEnum):
 class StandaloneQuestion:
     """The text that was searched for in place of a question of a conversation.
 
-    `failure` is the reason why the chat model was asked and its text was not used. It is empty if
-    the text is the model's, or if the model was not asked.
+    `failure` is the reason why the text of the chat model was not used. It is empty if the text is
+    the model's, or if the model was not asked.
     """
 
     text: str
