@@ -11,7 +11,7 @@ The weights are 4-bit codes, as they were published. The numbers that are multip
 weights are rounded to int8, in blocks of 32 with one factor. All other numbers are float32.
 
 `_bert_encoder.pyi` is the documentation for callers, `_bert_loops.h` has the loops. The twin, which
-defines the right answer, is `tests/twins/bert.py`, in numpy.
+defines the right answer, is `tests/twins/bert_encoder.py`, in numpy.
 """
 
 import numpy as np

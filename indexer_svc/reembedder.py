@@ -61,7 +61,7 @@ class Reembedder:
         DataLoss, DeadlineExceeded, and the errors of the embedder.
         """
         ids.check_tenant_id(tenant_id)
-        ids.check_collection_name(name)
+        ids.check_collection_name(name, "name")
         source = self._writer.open(tenant_id, name)
         settings = self._new_settings(source)
         if settings is None:
@@ -108,13 +108,13 @@ class Reembedder:
             raise InvalidArgument(
                 "this indexer has no embedder (HRAG_EMBEDDER=none), so it cannot embed a "
                 "collection again",
-                field="collection",
+                field="name",
             )
         if settings.tree.leaf_tokens > embedder.max_tokens:
             raise InvalidArgument(
                 f"the collection has leaves of up to {settings.tree.leaf_tokens} tokens; embedder "
                 f"{embedder.name} accepts at most {embedder.max_tokens}",
-                field="collection",
+                field="name",
             )
         return replace(settings, embedder=embedder.name, dimension=embedder.dimension)
 

@@ -202,7 +202,7 @@ class AnswerPipeline:
         with closing(self._setup.chat.stream(prompt, request.max_tokens, deadline)) as pieces:
             try:
                 for piece in _limited(pieces):
-                    deadline.check("the answer is written")
+                    deadline.check("writing the answer")
                     if isinstance(piece, ChatEnd):
                         end = piece
                         continue

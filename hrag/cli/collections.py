@@ -240,13 +240,13 @@ def reembed(
     services with the new embedder in HRAG_EMBEDDER and the old one in HRAG_PREVIOUS_EMBEDDER. They
     then serve collections of both. The command needs the role admin.
 
-    The documents are copied into the collection NAME.reembed, which at last gets the name and the
-    aliases of the collection, in one step. What is ingested, changed or deleted meanwhile is
-    treated alike in both. The tenant's quota must have room for both.
+    The documents are copied into the collection NAME.reembed. At the end, this collection gets the
+    name and the aliases of the collection, in one step. What is ingested, changed or deleted
+    meanwhile is ingested, changed or deleted in both. The tenant's quota must have room for both.
 
     If the command or the indexer is interrupted, run the command again: it continues. To give up,
-    delete the collection NAME.reembed. If the collection has the current embedder already, the
-    command does nothing.
+    stop the command and delete the collection NAME.reembed. If the collection has the current
+    embedder already, the command does nothing.
 
     \b
     Examples:

@@ -111,8 +111,8 @@ class Catalog(ABC):
         searches the new collection only. The returned AliasChange contains the name of the
         collection that the alias named before.
 
-        Raises CollectionNotFound and StorageQuotaExceeded. Raises CollectionExists if `alias` is
-        the name of a collection.
+        Raises CollectionNotFound, CopyInProgress and StorageQuotaExceeded. Raises CollectionExists
+        if `alias` is the name of a collection.
         """
         return self._run(calls.set_alias(tenant_id, alias, collection), timeout_s)
 

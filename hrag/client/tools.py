@@ -235,9 +235,10 @@ def query_text(query: object, earlier_questions: Sequence[object] = ()) -> str:
 
     Raises InvalidArgument if the query or an earlier question is not a text, for example a vector.
     """
-    for text in (query, *earlier_questions):
+    fields = ("query", *(f"earlier_questions.{i}" for i in range(len(earlier_questions))))
+    for field, text in zip(fields, (query, *earlier_questions), strict=True):
         if not isinstance(text, str):
-            raise InvalidArgument(f"query is {quoted(str(text))}; it must be a text", field="query")
+            raise InvalidArgument(f"{field} is {quoted(str(text))}; it must be a text", field=field)
     turns = [ConversationTurn(TurnRole.USER, str(text)) for text in earlier_questions]
     return with_last_turns(str(query), turns)
 

@@ -88,7 +88,7 @@ class Writer(Protocol):
 
         Raises CollectionExists if a collection has the name `alias`. Raises StorageQuotaExceeded if
         the tenant already has MAX_ALIASES aliases. Raises CollectionNotFound if there is no
-        `collection`.
+        `collection`. Raises CopyInProgress if the collection is an unfinished copy.
         """
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:

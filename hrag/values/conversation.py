@@ -38,8 +38,8 @@ class StandaloneMethod(StrEnum):
 class StandaloneQuestion:
     """The text that was searched for in place of a question of a conversation.
 
-    `failure` is the reason why the chat model was asked and its text was not used. It is empty if
-    the text is the model's, or if the model was not asked.
+    `failure` is the reason why the text of the chat model was not used. It is empty if the text is
+    the model's, or if the model was not asked.
     """
 
     text: str
@@ -61,7 +61,7 @@ def check_history(history: Sequence[ConversationTurn]) -> None:
         )
     for number, turn in enumerate(history):
         if not turn.text.strip():
-            raise InvalidArgument(f"history.{number}.text is blank", field="history")
+            raise InvalidArgument(f"history.{number}.text is blank", field=f"history.{number}.text")
 
 
 def latest_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:

@@ -22,7 +22,7 @@ from hrag.values.document_limits import MAX_ARCHIVE_BYTES, MAX_ARCHIVE_PARTS, MA
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 from indexer_svc import ole_directory
 
-# A part that is read again counts as at least so many bytes, because opening it takes time too.
+# A part that is read again counts as at least this many bytes, because opening it takes time too.
 _MIN_AGAIN_BYTES = 4096
 
 TITLE = "{http://purl.org/dc/elements/1.1/}title"

@@ -59,9 +59,8 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
     Raises UnreadableDocument for a damaged picture, and TooLarge for a page of more than
     MAX_PICTURE_PIXELS pixels or for more than MAX_PAGES pages.
     """
-    Image.MAX_IMAGE_PIXELS = (
-        None  # MAX_PICTURE_PIXELS limits them instead, with an error for the client.
-    )
+    # MAX_PICTURE_PIXELS limits them instead, with an error for the client.
+    Image.MAX_IMAGE_PIXELS = None
     pages: list[PageContent] = []
     try:
         # Pillow warns of damage that it can ignore.

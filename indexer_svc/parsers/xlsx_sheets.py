@@ -33,7 +33,9 @@ def sheet_parts(package: Package) -> dict[str, str]:
 
 def _named(root: Element | None, name: str) -> list[Element]:
     """Returns the elements with a local name; an empty list if there is no root element."""
-    return [] if root is None else [each for each in root.iter() if _local_name(each.tag) == name]
+    if root is None:
+        return []
+    return [element for element in root.iter() if _local_name(element.tag) == name]
 
 
 def _local_name(name: str) -> str:

@@ -245,6 +245,12 @@ def test_deleting_a_collection_deletes_its_copy(case):
             case.writer.status(handle)
 
 
+def test_a_copy_cannot_have_an_alias(case):
+    begin(case)
+    with pytest.raises(CopyInProgress, match="docs-new"):
+        case.writer.set_alias("t", "a", "docs-new")
+
+
 def test_a_copy_counts_against_the_quota(case):
     source = case.writer.open("t", "docs")
     used = case.writer.status(source).tenant

@@ -40,7 +40,7 @@ ANSWERS = ("acknowledge", "revised", "backup done", "restore done", "key created
 """The actions of the marks that say what a client or an operator got as an answer."""
 _ROOT = Path(__file__).parents[2]
 _SOURCE = Path(__file__).with_name("disk_recorder.cpp")
-# This module removes replaced segments soon. It is never told to kill itself.
+# This module removes replaced segments soon. These tests do not make it kill itself.
 _INDEXER = replace(INDEXER, module="tests.crash.indexer_at_point")
 # The probabilities that a stored document is deleted, that a deletion is by a filter, and that only
 # the metadata of a stored document is changed.

@@ -228,7 +228,7 @@ def test_a_collection_moves_under_load_and_kills(
                 with command(address, log) as reembed:
                     assert reembed.wait(PATIENCE_S * 5) == 0, log.read_text()
                 moved_s = time.monotonic() - began
-                # The load also goes on after the move.
+                # The load also continues after the move.
                 changes, searches = load.ledger.changes, load.searches
                 until(lambda: load.problems or load.searches > searches + 10, PATIENCE_S)
             assert load.problems == []

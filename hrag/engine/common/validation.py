@@ -128,7 +128,7 @@ def check_is_no_copy(record: CollectionRecord) -> None:
     """Raises CopyInProgress if the collection is the copy of a collection that is embedded again.
 
     Only the copying writes to a copy. Otherwise the copy could contain documents that its
-    collection does not have.
+    collection does not have. A copy has no alias, because it may be deleted with its collection.
     """
     if record.copy_of:
         raise CopyInProgress(

@@ -252,7 +252,7 @@ class _Reply:
 
     @property
     def tag_use(self) -> TagUse:
-        """Tells how the model marks reasoning, as far as it is known after this reply."""
+        """How the model marks reasoning, as far as it is known after this reply."""
         return self._splitter.tag_use
 
     def pieces(self, data: bytes) -> list[TextPiece]:

@@ -42,7 +42,7 @@ _ANSWER_TAGS = {
     "<|begin_of_solution|>": "<|end_of_solution|>",
     "<|start_response|>": "<|end_response|>",
 }
-# No tag has more characters. So many characters at the end of a text may belong to a closing tag.
+# No tag has more characters. This many at the end of a text may belong to a closing tag.
 _MAX_TAG_CHARS = 64
 
 
@@ -88,7 +88,7 @@ class ReasoningSplitter:
         self._state = _TagState.START
         self._buffer = ""  # Text that may be part of a tag, and has not been passed on yet.
         self._held: list[str] = []  # The text that was read in the state HELD.
-        self._before = ""  # Characters before the buffer, which tell whether a tag is in it.
+        self._before = ""  # The end of the text before the buffer; a tag may begin in it.
         self._closing = _CLOSING
 
     def feed(self, text: str) -> list[TextPiece]:

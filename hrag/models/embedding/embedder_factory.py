@@ -67,8 +67,9 @@ def open_search_embedders(settings: CommonSettings) -> list[QueryEmbedders]:
 
     Raises the errors of `open_embedders`.
     """
-    all_settings = [settings] if settings.previous is None else [settings, settings.previous]
-    embedders = [open_query_embedders(each) for each in all_settings]
+    embedders = [open_query_embedders(settings)]
+    if settings.previous is not None:
+        embedders.append(open_query_embedders(settings.previous))
     _check_names(pair.queries.name for pair in embedders)
     return embedders
 

@@ -394,7 +394,9 @@ class MemoryEngine:
 
     def set_alias(self, tenant_id, alias, collection):
         with self.lock:
-            now = types.Alias(alias, self.named(tenant_id, collection).handle.name)
+            handle = self.named(tenant_id, collection).handle
+            self._check_is_no_copy(handle)
+            now = types.Alias(alias, handle.name)
             previous = self.alias_targets.get((tenant_id, alias), "")
             if (tenant_id, alias) in self.contents:
                 raise name_taken_error(tenant_id, alias, "alias", is_alias=False)

@@ -175,6 +175,7 @@ class CollectionWriter(WriterPart):
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
         with self.commits.store.growing_write(0) as txn:
             number = find_collection(txn, tenant_id, collection)
+            check_is_no_copy(txn.collections.require(number))
             used, previous = read_usage(txn, tenant_id), ""
             existing = txn.collection_names.get((tenant_id, alias))
             if existing is None:

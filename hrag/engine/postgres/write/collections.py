@@ -252,6 +252,7 @@ class CollectionWriter:
             hold_placement(connection, tenant_id)
             connection.execute(_LOCK, (tenant_id,))
             handle = find_collection(connection, tenant_id, collection)
+            check_is_no_copy(collection_state(connection, handle).record)
             previous = self._alias_target(connection, tenant_id, alias)
             usage = usage_of(connection, tenant_id)
             new = Alias(alias, handle.name)
