@@ -4,9 +4,10 @@ Each question is sent with the turns before it, and the retriever makes it stand
 searches. The command keeps the conversation in memory only.
 """
 
+import asyncio
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from functools import wraps
@@ -18,8 +19,8 @@ from hrag.cli.options import (
     DEFAULT_RETRIEVER,
     Credentials,
     Retriever,
-    connect,
     connection_options,
+    explained_errors,
     option_group,
 )
 from hrag.cli.search import MaxTokens, read_answer, search_query, show_answer_sources
@@ -31,13 +32,15 @@ from hrag.cli.terminal import (
     show_error,
     show_note,
 )
+from hrag.host.addresses import dial_address
+from hrag.values.answers import AnswerEvent
 from hrag.values.conversation import ConversationTurn, TurnRole, latest_turns
 from hrag.values.errors import HragError
 from hrag.values.search import SearchQuery
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
 if TYPE_CHECKING:
-    from hrag.client import Client
+    from hrag.client import AsyncClient
 
 _PROMPT = "> "
 _NEW = "/new"
@@ -82,14 +85,16 @@ def chat(
     """
     turns: Sequence[ConversationTurn] = ()
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    with connect(credentials, retriever=retriever) as client:
+    with explained_errors(retriever=retriever), _Answers(credentials, retriever) as answers:
         for question in _questions(is_interactive=is_interactive):
             if question == _NEW:
                 turns = ()
                 continue
             query = replace(search, query=question)
             try:
-                answered = _ask(client, query, turns, max_tokens, as_json=as_json)
+                # An interrupted answer is ended at once, so it does not occupy the tenant's share.
+                with closing(answers(query, turns, max_tokens)) as events:
+                    answered = _ask(events, query.text, as_json=as_json)
             except HragError as error:
                 if not is_interactive:
                     raise
@@ -122,30 +127,62 @@ def _questions(*, is_interactive: bool) -> Iterator[str]:
             yield line.strip()
 
 
-def _ask(
-    client: "Client",
-    query: SearchQuery,
-    turns: Sequence[ConversationTurn],
-    max_tokens: int | None,
-    *,
-    as_json: bool,
-) -> list[ConversationTurn]:
-    """Asks a question and shows the answer; returns the turns of both.
+class _Answers:
+    """Answers questions through a client whose calls Ctrl-C can end at any moment.
+
+    Ctrl-C cancels a task of asyncio. In a synchronous client, it would raise an error at any line
+    of gRPC's code, also while a lock is held, and later calls would wait for this lock.
+    """
+
+    def __init__(self, credentials: Credentials, retriever: str) -> None:
+        self._credentials = credentials
+        self._address = dial_address(retriever)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> "_Answers":
+        self._client = self._runner.run(self._open())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._runner:
+            self._runner.run(self._client.close())
+
+    async def _open(self) -> "AsyncClient":
+        from hrag.client import AsyncClient  # noqa: PLC0415
+
+        return AsyncClient(self._address, self._address, **asdict(self._credentials))
+
+    def __call__(
+        self, query: SearchQuery, turns: Sequence[ConversationTurn], max_tokens: int | None
+    ) -> Generator[AnswerEvent, None, None]:
+        """Yields the events of the answer to a question that follows these turns."""
+        events = self._client.answer(query, history=turns, max_tokens=max_tokens)
+        try:
+            while (event := self._runner.run(_next(events))) is not None:
+                yield event
+        finally:
+            self._runner.run(events.aclose())
+
+
+async def _next(events: AsyncGenerator[AnswerEvent, None]) -> AnswerEvent | None:
+    return await anext(events, None)
+
+
+def _ask(events: Iterator[AnswerEvent], question: str, *, as_json: bool) -> list[ConversationTurn]:
+    """Shows the answer to a question; returns the turns of both.
 
     Raises the error of the call or of the model. In the second case, the text so far was shown.
     """
-    # An interrupted answer is ended at once, so that it does not occupy the tenant's share.
-    with closing(client.answer(query, history=turns, max_tokens=max_tokens)) as events:
-        result, text, _, end = read_answer(events, show=not as_json)
+    result, text, _, end = read_answer(events, show=not as_json)
     if as_json:
         shown = {"passages": asdict(result), "text": text, "end": asdict(end)}
-        print_json_line({"question": query.text, **shown})
+        print_json_line({"question": question, **shown})
     else:
         show_answer_sources(result, end, output())
         typer.echo()
     if end.error is not None:
         raise end.error
     return [
-        ConversationTurn(TurnRole.USER, query.text),
+        ConversationTurn(TurnRole.USER, question),
         ConversationTurn(TurnRole.ASSISTANT, text),
     ]

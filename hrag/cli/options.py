@@ -259,19 +259,30 @@ connection_options = option_group("credentials", _credentials, last=True)
 def connect(credentials: Credentials, indexer: str = "", retriever: str = "") -> Iterator["Client"]:
     """Yields a client of the services at the addresses `indexer` and `retriever`.
 
-    An empty address means that the command does not call that service. If the `with` block raises
-    ServiceUnavailable, raises it with a message that names the addresses and the command that
-    starts the services. Raises Failure if a service does not know a method that the client called.
+    An empty address means that the command does not call that service. Raises the errors of
+    `explained_errors`.
     """
     from hrag.client import Client  # noqa: PLC0415
 
-    named = {"indexer": indexer, "retriever": retriever}
-    used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
-    try:
+    with explained_errors(indexer, retriever):
         # gRPC requires a valid address even for a service that is never called.
         addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
         with Client(*addresses, **asdict(credentials)) as client:
             yield client
+
+
+@contextmanager
+def explained_errors(indexer: str = "", retriever: str = "") -> Iterator[None]:
+    """Explains the errors of calls to the services at these addresses.
+
+    If the `with` block raises ServiceUnavailable, raises it with a message that names the addresses
+    and the command that starts the services. Raises Failure if a service does not know a method
+    that the client called.
+    """
+    named = {"indexer": indexer, "retriever": retriever}
+    used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
+    try:
+        yield
     except ServiceUnavailable as error:
         raise ServiceUnavailable(
             f"cannot reach {used}; start both services with: hrag serve ({error.message})"

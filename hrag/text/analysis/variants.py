@@ -1,7 +1,7 @@
 """The variants of a word: other spellings under which it is indexed too, and searched.
 
 * A word with accents has a variant without them: `café` is also `cafe`.
-* A word of letters and digits has its parts: `24V` is also `24` and `v`, as `24 V` is.
+* A word of letters and digits has its parts: `24kV` is also `24` and `kv`, as `24 kV` is.
 * A run of words joined by hyphens has a variant without them: `E-4711` is also `e4711`.
 
 So a query finds a text in each of these spellings. The word itself remains a term, so a text with
@@ -63,9 +63,14 @@ def _is_accent(character: str) -> bool:
 
 
 def _parts(word: str) -> list[Variant]:
-    """Returns the runs of digits and of other characters, if a word has two to _MAX_PARTS runs."""
+    """Returns the runs of digits and of other characters, if a word has two to _MAX_PARTS runs.
+
+    Single letters are left out: they say nothing alone, and are in many words.
+    """
     parts = [Variant(part[0], part.start(), part.end()) for part in _PARTS.finditer(word)]
-    return parts if 1 < len(parts) <= _MAX_PARTS else []
+    if not 1 < len(parts) <= _MAX_PARTS:
+        return []
+    return [part for part in parts if len(part.text) > 1 or "0" <= part.text <= "9"]
 
 
 def _without_joiners(run: str) -> str:

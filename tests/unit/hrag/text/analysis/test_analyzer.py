@@ -293,7 +293,7 @@ def test_unknown_languages_are_refused():
         ("english", "Send an e-mail", "emails"),
         ("english", "Send emails", "e-mail"),
         ("english", "Supply 24 V", "24V"),
-        ("english", "Supply 24V", "24 V"),
+        ("english", "Supply 5 kV", "5kV"),
         ("english", "ISBN 978-3-16-148410-0", "9783161484100"),
         ("english", "snake_case", "snakecase"),
         ("english", "In the U.S.A", "USA"),
@@ -340,9 +340,10 @@ def test_a_text_is_not_found_by_the_spelling_of_another_word(language, text, que
     ("query", "terms"),
     [
         ("Café", {"café": 0.5, "cafe": 0.5}),
-        ("E4711", {"e4711": 1.0, "e": 0.1, "4711": 0.1}),
+        ("E4711", {"e4711": 1.0, "4711": 0.1}),
         ("e-mail", {"e": 1.0, "mail": 1.0, "e-mail": 0.5, "email": 0.1}),
-        ("24V 24", {"24v": 1.0, "24": 1.0, "v": 0.1}),
+        ("24kV 24", {"24kv": 1.0, "24": 1.0, "kv": 0.1}),
+        ("5V", {"5v": 1.0, "5": 0.1}),
         ("à Paris", {"à": 0.5, "pari": 1.0}),  # `a` is a stop word.
         ("cafe", {"cafe": 1.0}),
     ],
@@ -360,8 +361,8 @@ def test_variants_do_not_make_a_leaf_longer():
 
 def test_a_match_of_a_variant_is_the_text_that_it_varies():
     english = analyzer("english/3")
-    text = "24V, cafés, e-mails"
-    for term, span in (("24", "24"), ("v", "V"), ("cafe", "cafés"), ("email", "e-mails")):
+    text = "24kV, cafés, e-mails"
+    for term, span in (("24", "24"), ("kv", "kV"), ("cafe", "cafés"), ("email", "e-mails")):
         matches = english.matches(text, np.array([term_id(term)], np.uint64))
         found = [text[a:b] for a, b in zip(matches.starts, matches.ends, strict=True)]
         assert found == [span]
@@ -372,4 +373,4 @@ def test_words_of_a_preferred_phrase_count_twice():
         "What does slow start of E4711 mean", ("slow starts",)
     )
     factors = {term.text: term.factor for term in terms}
-    assert factors == {"slow": 2, "start": 2, "e4711": 1, "e": 0.1, "4711": 0.1, "mean": 1}
+    assert factors == {"slow": 2, "start": 2, "e4711": 1, "4711": 0.1, "mean": 1}
