@@ -7,8 +7,8 @@ searches. The command keeps the conversation in memory only.
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +23,7 @@ from hrag.cli.options import (
     explained_errors,
     option_group,
 )
-from hrag.cli.search import MaxTokens, read_answer, search_query, show_answer_sources
+from hrag.cli.search import AnswerReader, MaxTokens, search_query, show_answer_sources
 from hrag.cli.terminal import (
     ExitCode,
     Failure,
@@ -33,7 +33,6 @@ from hrag.cli.terminal import (
     show_note,
 )
 from hrag.host.addresses import dial_address
-from hrag.values.answers import AnswerEvent
 from hrag.values.conversation import ConversationTurn, TurnRole, latest_turns
 from hrag.values.errors import HragError
 from hrag.values.search import SearchQuery
@@ -92,9 +91,9 @@ def chat(
                 continue
             query = replace(search, query=question)
             try:
-                # An interrupted answer is ended at once, so it does not occupy the tenant's share.
-                with closing(answers(query, turns, max_tokens)) as events:
-                    answered = _ask(events, query.text, as_json=as_json)
+                reader = AnswerReader(show=not as_json)
+                answers.read(reader, query, turns, max_tokens)
+                answered = _turns(reader, query.text, as_json=as_json)
             except HragError as error:
                 if not is_interactive:
                     raise
@@ -152,28 +151,39 @@ class _Answers:
 
         return AsyncClient(self._address, self._address, **asdict(self._credentials))
 
-    def __call__(
-        self, query: SearchQuery, turns: Sequence[ConversationTurn], max_tokens: int | None
-    ) -> Generator[AnswerEvent, None, None]:
-        """Yields the events of the answer to a question that follows these turns."""
-        events = self._client.answer(query, history=turns, max_tokens=max_tokens)
-        try:
-            while (event := self._runner.run(_next(events))) is not None:
-                yield event
-        finally:
-            self._runner.run(events.aclose())
+    def read(
+        self,
+        reader: AnswerReader,
+        query: SearchQuery,
+        turns: Sequence[ConversationTurn],
+        max_tokens: int | None,
+    ) -> None:
+        """Gives the reader the events of the answer to a question that follows these turns."""
+        self._runner.run(self._read(reader, query, turns, max_tokens))
+
+    async def _read(
+        self,
+        reader: AnswerReader,
+        query: SearchQuery,
+        turns: Sequence[ConversationTurn],
+        max_tokens: int | None,
+    ) -> None:
+        # An interrupted answer is ended at once, so it does not occupy the tenant's share.
+        answer = self._client.answer(query, history=turns, max_tokens=max_tokens)
+        async with aclosing(answer) as events:
+            try:
+                async for event in events:
+                    reader.add(event)
+            except HragError as error:
+                reader.fail(error)
 
 
-async def _next(events: AsyncGenerator[AnswerEvent, None]) -> AnswerEvent | None:
-    return await anext(events, None)
-
-
-def _ask(events: Iterator[AnswerEvent], question: str, *, as_json: bool) -> list[ConversationTurn]:
-    """Shows the answer to a question; returns the turns of both.
+def _turns(reader: AnswerReader, question: str, *, as_json: bool) -> list[ConversationTurn]:
+    """Shows the end of the answer to a question; returns the turns of both.
 
     Raises the error of the call or of the model. In the second case, the text so far was shown.
     """
-    result, text, _, end = read_answer(events, show=not as_json)
+    result, text, _, end = reader.answer()
     if as_json:
         shown = {"passages": asdict(result), "text": text, "end": asdict(end)}
         print_json_line({"question": question, **shown})

@@ -449,8 +449,15 @@ def answer(
       hrag answer "how do I rotate the keys?" --json | jq .end.citations
     """
     with connect(credentials, retriever=retriever) as client:
-        events = client.answer(query, question=question, max_tokens=max_tokens, reasoning=reasoning)
-        result, text, thoughts, end = read_answer(events, show=not as_json)
+        reader = AnswerReader(show=not as_json)
+        try:
+            for event in client.answer(
+                query, question=question, max_tokens=max_tokens, reasoning=reasoning
+            ):
+                reader.add(event)
+        except HragError as error:
+            reader.fail(error)
+    result, text, thoughts, end = reader.answer()
     if as_json:
         reply = {"passages": asdict(result), "text": text, "end": asdict(end)}
         print_json(reply | ({"reasoning": thoughts} if reasoning else {}))
@@ -460,36 +467,49 @@ def answer(
         raise end.error
 
 
-def read_answer(
-    events: Iterator[AnswerEvent], *, show: bool
-) -> tuple[SearchResult, str, str, AnswerEnd]:
-    """Reads the events of an answer.
+class AnswerReader:
+    """Collects the events of one answer.
 
-    Returns the passages, the text, the reasoning and the last event. If `show`, prints each part of
-    the reasoning and of the text when it arrives, and before it what was searched for in place of a
-    question of a conversation. If an error occurs after the passages have arrived, returns an event
-    with the reason FAILED and this error as the last event.
+    If `show` is True, prints each part of the reasoning and of the text when it arrives, and before
+    it what was searched for in place of a question of a conversation.
     """
-    result = next(events)
-    assert isinstance(result, SearchResult)
-    if show and result.standalone_question is not None:
-        _show_standalone_question(result.standalone_question)
-    texts: list[str] = []
-    thoughts: list[str] = []
-    try:
-        for event in events:
-            if isinstance(event, AnswerEnd):
-                return result, "".join(texts), "".join(thoughts), event
-            if show:
-                _show_part(event, begins_text=bool(thoughts) and not texts)
+
+    def __init__(self, *, show: bool) -> None:
+        self._show = show
+        self._result: SearchResult | None = None
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._end: AnswerEnd | None = None
+
+    def add(self, event: AnswerEvent) -> None:
+        """Adds the next event."""
+        if isinstance(event, SearchResult):
+            self._result = event
+            if self._show and event.standalone_question is not None:
+                _show_standalone_question(event.standalone_question)
+        elif isinstance(event, AnswerEnd):
+            self._end = event
+        else:
+            if self._show:
+                _show_part(event, begins_text=bool(self._thoughts) and not self._texts)
             if isinstance(event, Reasoning):
-                thoughts.append(event.text)
+                self._thoughts.append(event.text)
             else:
-                texts.append(str(event))
-        raise ServiceUnavailable("the answer was interrupted")
-    except HragError as error:
-        end = AnswerEnd(FinishReason.FAILED, error, (), "", 0, 0, 0, 0)
-        return result, "".join(texts), "".join(thoughts), end
+                self._texts.append(event)
+
+    def fail(self, error: HragError) -> None:
+        """Ends the answer with an error. Raises the error if no passages have arrived."""
+        if self._result is None:
+            raise error
+        self._end = AnswerEnd(FinishReason.FAILED, error, (), "", 0, 0, 0, 0)
+
+    def answer(self) -> tuple[SearchResult, str, str, AnswerEnd]:
+        """Returns the passages, the text, the reasoning and the last event."""
+        if self._end is None:
+            self.fail(ServiceUnavailable("the answer was interrupted"))
+        assert self._result is not None
+        assert self._end is not None
+        return self._result, "".join(self._texts), "".join(self._thoughts), self._end
 
 
 def _show_part(event: AnswerEvent, *, begins_text: bool) -> None:
