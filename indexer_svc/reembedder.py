@@ -23,7 +23,7 @@ from hrag.observe import metrics
 from hrag.values import ids
 from hrag.values.collections import CollectionSettings, ReembedProgress
 from hrag.values.deadline import Deadline
-from hrag.values.errors import CollectionNotFound, InvalidArgument
+from hrag.values.errors import CollectionNotFound, DeadlineExceeded, InvalidArgument
 from indexer_svc.bulk import GROUP_BYTES, GROUP_DOCUMENTS
 from indexer_svc.commit_gate import CommitGate
 from indexer_svc.ingest_pipeline import leaf_texts
@@ -35,6 +35,9 @@ STEP_S = 5.0
 # At most this many leaves are embedded together, unless a single document has more. The built-in
 # model takes about a second for them, and larger requests to an endpoint would hardly be faster.
 _BATCH_LEAVES = 256
+# Ingests wait for at most about this long while the last documents are embedded. If the embedder
+# needs longer, these documents are embedded without holding back ingests.
+_MAX_HELD_S = 5.0
 _COPY_SUFFIX = ".reembed"
 
 
@@ -83,11 +86,13 @@ class Reembedder:
         until, copied, sequence = Deadline.after(self._step_s), 0, None
         while True:
             batches = _batches(self._next_documents(source, deadline))
-            if batches:
+            for batch in batches:
                 self._writer.wait_for_capacity(copy, deadline)
-                copied += self._copy(source, settings, batches[0], deadline)
-                self._after[source.collection_id] = batches[0][-1].stored.document_id
-            else:
+                copied += self._copy(source, settings, batch, deadline)
+                self._after[source.collection_id] = batch[-1].stored.document_id
+                if until.remaining_s <= 0:
+                    break
+            if not batches:
                 self._after.pop(source.collection_id, None)
                 caught_up, sequence = self._catch_up(source, settings, deadline)
                 copied += caught_up
@@ -131,14 +136,22 @@ class Reembedder:
         """Copies the last few documents while no document is committed; then finishes the copy.
 
         Returns how many documents were copied, and the sequence number of the copy's taking of the
-        place, or None if documents are still missing. If there are many documents, copies none.
+        place, or None if documents are still missing. If there are many documents, or if the
+        embedder needs more than `_MAX_HELD_S` for them, copies none.
         """
         with self._gate.closed(source.collection_id):
             documents = self._next_documents(source, deadline)
             batches = _batches(documents)
             if len(batches) > 1 or len(documents) == GROUP_DOCUMENTS:
                 return 0, None
-            copied = self._copy(source, settings, documents, deadline) if documents else 0
+            copied = 0
+            if documents:
+                try:
+                    held = deadline.within(_MAX_HELD_S)
+                    copied = self._copy(source, settings, documents, held)
+                except DeadlineExceeded:
+                    deadline.check("embedding the collection again")
+                    return 0, None
             return copied, self._writer.finish_copy(source)
 
     def _copy(

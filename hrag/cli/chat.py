@@ -7,7 +7,7 @@ searches. The command keeps the conversation in memory only.
 import asyncio
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from functools import wraps
@@ -23,7 +23,13 @@ from hrag.cli.options import (
     explained_errors,
     option_group,
 )
-from hrag.cli.search import AnswerReader, MaxTokens, search_query, show_answer_sources
+from hrag.cli.search import (
+    AnswerReader,
+    MaxTokens,
+    ShowReasoning,
+    search_query,
+    show_answer_sources,
+)
 from hrag.cli.terminal import (
     ExitCode,
     Failure,
@@ -33,6 +39,7 @@ from hrag.cli.terminal import (
     show_note,
 )
 from hrag.host.addresses import dial_address
+from hrag.values.answers import AnswerEvent
 from hrag.values.conversation import ConversationTurn, TurnRole, latest_turns
 from hrag.values.errors import HragError
 from hrag.values.search import SearchQuery
@@ -62,6 +69,7 @@ def chat(
     search: SearchQuery,
     credentials: Credentials,
     max_tokens: MaxTokens = None,
+    reasoning: ShowReasoning = False,
     retriever: Retriever = DEFAULT_RETRIEVER,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON for each question.")
@@ -92,8 +100,8 @@ def chat(
             query = replace(search, query=question)
             try:
                 reader = AnswerReader(show=not as_json)
-                answers.read(reader, query, turns, max_tokens)
-                answered = _turns(reader, query.text, as_json=as_json)
+                answers.read(reader, query, turns, max_tokens=max_tokens, reasoning=reasoning)
+                answered = _turns(reader, query.text, as_json=as_json, reasoning=reasoning)
             except HragError as error:
                 if not is_interactive:
                     raise
@@ -156,36 +164,38 @@ class _Answers:
         reader: AnswerReader,
         query: SearchQuery,
         turns: Sequence[ConversationTurn],
+        *,
         max_tokens: int | None,
+        reasoning: bool,
     ) -> None:
         """Gives the reader the events of the answer to a question that follows these turns."""
-        self._runner.run(self._read(reader, query, turns, max_tokens))
-
-    async def _read(
-        self,
-        reader: AnswerReader,
-        query: SearchQuery,
-        turns: Sequence[ConversationTurn],
-        max_tokens: int | None,
-    ) -> None:
-        # An interrupted answer is ended at once, so it does not occupy the tenant's share.
-        answer = self._client.answer(query, history=turns, max_tokens=max_tokens)
-        async with aclosing(answer) as events:
-            try:
-                async for event in events:
-                    reader.add(event)
-            except HragError as error:
-                reader.fail(error)
+        events = self._client.answer(
+            query, history=turns, max_tokens=max_tokens, reasoning=reasoning
+        )
+        self._runner.run(_read(reader, events))
 
 
-def _turns(reader: AnswerReader, question: str, *, as_json: bool) -> list[ConversationTurn]:
+async def _read(reader: AnswerReader, answer: AsyncGenerator[AnswerEvent]) -> None:
+    # An interrupted answer is ended at once, so it does not occupy the tenant's share.
+    async with aclosing(answer) as events:
+        try:
+            async for event in events:
+                reader.add(event)
+        except HragError as error:
+            reader.fail(error)
+
+
+def _turns(
+    reader: AnswerReader, question: str, *, as_json: bool, reasoning: bool
+) -> list[ConversationTurn]:
     """Shows the end of the answer to a question; returns the turns of both.
 
     Raises the error of the call or of the model. In the second case, the text so far was shown.
     """
-    result, text, _, end = reader.answer()
+    result, text, thoughts, end = reader.answer()
     if as_json:
         shown = {"passages": asdict(result), "text": text, "end": asdict(end)}
+        shown |= {"reasoning": thoughts} if reasoning else {}
         print_json_line({"question": question, **shown})
     else:
         show_answer_sources(result, end, output())

@@ -81,6 +81,12 @@ from hrag.values.search import (
 
 _MAX_U64 = (1 << 64) - 1
 
+ShowReasoning = Annotated[
+    bool,
+    typer.Option(
+        "--reasoning", help="Also show what the model writes before it answers, if it does."
+    ),
+]
 MaxTokens = Annotated[
     int | None,
     typer.Option(
@@ -421,13 +427,7 @@ def answer(
         ),
     ] = "",
     max_tokens: MaxTokens = None,
-    reasoning: Annotated[
-        bool,
-        typer.Option(
-            "--reasoning",
-            help="Also show what the model writes before it answers, if it does.",
-        ),
-    ] = False,
+    reasoning: ShowReasoning = False,
     retriever: Retriever = DEFAULT_RETRIEVER,
     as_json: AsJson = False,
 ) -> None:

@@ -345,9 +345,26 @@ def test_an_indexer_that_cannot_embed_the_collection_refuses(services):
         services.reembedder(embedders=Embedders(short, services.old)).step("t", "c", NEVER)
     with pytest.raises(CollectionNotFound):
         services.reembedder().step("t", "missing", NEVER)
-    with pytest.raises(InvalidArgument, match="collection"):
+    with pytest.raises(InvalidArgument, match="name is 'bad/name'"):
         services.reembedder().step("t", "bad/name", NEVER)
     assert services.writer.collections("t", 10, "").items[0].name == "c"
+
+
+def test_ingests_do_not_wait_long_for_a_slow_embedder(services, monkeypatch):
+    """The last documents are then embedded without holding back ingests."""
+    monkeypatch.setattr("indexer_svc.reembedder._MAX_HELD_S", 0.0)
+    reembedder = services.reembedder()
+    read, reads = reembedder._next_documents, []
+
+    def next_documents(*arguments):
+        """Returns no documents at first, so that all are among the last ones."""
+        reads.append(len(read(*arguments)) if reads else 0)
+        return read(*arguments) if reads[1:] else []
+
+    monkeypatch.setattr(reembedder, "_next_documents", next_documents)
+    progress = reembedder.step("t", "c", NEVER)
+    assert progress.is_finished
+    assert progress.embedded_documents == reads[1] > 0
 
 
 def test_a_collection_without_vectors_gets_vectors(services):
