@@ -114,12 +114,12 @@ def test_batches_of_costly_searches_do_not_block_searches_of_others(guarded: Gua
                 " ".join(f"word{(number * step) % 397}" for step in range(40)),
                 mode=SearchMode.CONTEXT,
                 candidates=10_000,
-                token_budget=18_000,
+                token_budget=9_000,
             )
             for number in range(32)
         ]
         outcomes = attacker.batch_search(queries)
-        assert all(isinstance(outcome, SearchResult) for outcome in outcomes)
+        assert [one for one in outcomes if not isinstance(one, SearchResult)] == []
         p99_s(guarded.search, 50)
         quiet = p99_s(guarded.search)
         with repeated(lambda: attacker.batch_search(queries, timeout_s=60), 4):

@@ -18,7 +18,7 @@ from tests.support.servers.stores import in_postgres
 pytestmark = pytest.mark.attacks
 
 _ATTACK_S = 3.0
-_BOUNDS = Bounds(health_s=1.0, p50_ratio=3.0, p99_ratio=10.0, p50_floor_s=0.02, p99_floor_s=0.1)
+_BOUNDS = Bounds(health_s=1.0, p50_ratio=3.0, p99_ratio=10.0, p50_floor_s=0.02, p99_floor_s=0.25)
 _WITHOUT_RATIOS = replace(_BOUNDS, p50_ratio=math.inf, p99_ratio=math.inf)
 _OTHER_BOUNDS = {
     # gRPC expands the references before the service sees them.
