@@ -319,6 +319,7 @@ def fill(
     centres: Vectors | None = None,
     varied: bool = False,
     grouped: bool = False,
+    analyzer: str = ANALYZER,
 ) -> Vectors:
     """Creates a store and returns its vectors by label: `float32[leaves, dimension]`.
 
@@ -332,7 +333,7 @@ def fill(
     vectors_of: dict[str, Vectors] = {}
     with engine(folder) as opened:
         writer = opened.writer()
-        collection = create_collection(writer, dimension, summaries, embedder)
+        collection = create_collection(writer, dimension, summaries, embedder, analyzer=analyzer)
         while group := list(islice(prepared, _DOCUMENTS_AT_ONCE)):
             writer.put_many([(collection, document) for document in group])
             vectors_of.update((document.document_id, document.vectors) for document in group)

@@ -196,7 +196,8 @@ async def test_unavailable_retriever_is_reported_and_used_again_later(data_dir) 
             assert down.is_error
             assert text(down).startswith("The search failed: ")
             assert text(down).endswith("Trying again later may help.")
-            assert down.structured_content == {"passages": [], "error": text(down)}
+            expected = {"passages": [], "error": text(down), "searched_for": ""}
+            assert down.structured_content == expected
             with started(RETRIEVER, data_dir, FAST, services.retriever.address) as back:
                 back.wait_until_serving()
                 end = time.monotonic() + _AGAIN_S
