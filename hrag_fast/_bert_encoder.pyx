@@ -20,6 +20,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from hrag_fast._cpu_paths cimport path_of
+from hrag_fast._weight_vector cimport weight_vector
 
 cdef extern from "_bert_loops.h" namespace "hrag" nogil:
     cdef enum:
@@ -232,13 +233,7 @@ cdef class BertEncoder:
         return matrix.matrix
 
     cdef const float* vector(self, weights, str name, size_t size) except NULL:
-        if weights[name] is None:
-            raise TypeError(f"{name} is None")
-        cdef const float[::1] values = weights[name]
-        if <size_t>values.shape[0] != size:
-            raise ValueError(f"{name} has {values.shape[0]} numbers, not {size}")
-        self.kept.append(values)
-        return &values[0]
+        return weight_vector(weights, name, size, self.kept)
 
     def encode(self, const int32_t[::1] ids not None, const int64_t[::1] starts not None):
         """Returns the mean vector of each text; see `_bert_encoder.pyi`."""

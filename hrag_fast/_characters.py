@@ -30,7 +30,7 @@ class Folding(IntEnum):
     """Which spellings of a word are equal."""
 
     UNICODE = 0
-    """Those that NFKC and case folding make equal."""
+    """Spellings are equal if NFKC and case folding make them equal."""
     UNIFIED = 1
     """Also decimal digits of all scripts, and the hyphens U+2010 and U+002D."""
     TURKISH = 2

@@ -27,6 +27,7 @@ from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
 from hrag_fast._cpu_paths cimport available_paths, path_of
+from hrag_fast._weight_vector cimport weight_vector
 
 cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
     cdef enum:
@@ -245,13 +246,7 @@ cdef class SentenceEncoder:
         return matrix.matrix
 
     cdef const float* vector(self, weights, str name, Py_ssize_t size) except NULL:
-        if weights[name] is None:
-            raise TypeError(f"{name} is None")
-        cdef const float[::1] values = weights[name]
-        if values.shape[0] != size:
-            raise ValueError(f"{name} has {values.shape[0]} numbers, not {size}")
-        self.kept.append(values)
-        return &values[0]
+        return weight_vector(weights, name, size, self.kept)
 
     def encode(self, const int32_t[::1] ids not None, const int64_t[::1] starts not None):
         """Returns a vector for each text; see `_sentence_encoder.pyi`."""

@@ -51,7 +51,7 @@ _BEGUN = "begun"
 
 @dataclass(frozen=True)
 class Target:
-    """What is attacked, and the attacking tenant's key. Addresses have the form `host:port`."""
+    """The addresses that are attacked, as `host:port`, and the key of the attacking tenant."""
 
     indexer: str
     retriever: str

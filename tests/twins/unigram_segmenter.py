@@ -46,7 +46,7 @@ class UnigramSegmenter:
                 if i is not None:
                     choices.append((best[start][0] + self._scores[i], start, i))
             unknown = (best[end - 1][0] + self._unknown_score, end - 1, self._unknown)
-            # Of equal sums, the first is chosen, whose last piece is the longest.
+            # If sums are equal, `max` takes the first choice. Its last piece is the longest.
             best.append(max([*choices, unknown], key=lambda choice: choice[0]))
         ids = []
         at = len(text)
