@@ -13,7 +13,7 @@ from hrag.engine import Reader, open_engine
 from hrag.engine.common.labels import MAX_LEAVES
 from hrag.models.chat.chat_factory import open_chat
 from hrag.models.embedding.cache import CachedQueries
-from hrag.models.embedding.embedder_factory import QueryEmbedders, open_search_embedders
+from hrag.models.embedding.embedder_factory import open_search_embedders
 from hrag.models.rerank.reranker_factory import open_reranker
 from hrag.observe import metrics
 from hrag.server.serving import grpc_server, workers
@@ -136,12 +136,13 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             return
         _log.info("store_opened", engine=engine.name, store=engine.location)
         reader.preload()
-        current = _search_model(settings, embedders)
-        queries, sentence_embedder = current.queries, current.sentences
+        queries = CachedQueries(embedder, settings.query_cache_entries)
+        sentence_embedder = CachedQueries(embedders.passages, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentence_embedder}
-        previous = [_search_model(settings, pair) for pair in previous_embedders]
-        for model in previous:
-            caches |= {"previous_query": model.queries, "previous_sentence": model.sentences}
+        previous = []
+        for pair in previous_embedders:
+            caches["previous_query"] = CachedQueries(pair.queries, settings.query_cache_entries)
+            previous.append(SearchModel(pair.queries, caches["previous_query"]))
         metric_readings = metrics.Readings(partial(readings, reader, caches, settings))
         collectors = (metrics.INSTRUMENTS, metric_readings)
         port = closing.enter_context(
@@ -152,7 +153,6 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             reader,
             embedder,
             queries,
-            sentence_embedder,
             settings.return_level,
             allows_fallback=settings.hybrid_fallback,
             reranking=rerank_setup,
@@ -179,12 +179,6 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         reports = as_worker or settings.stop_on_eof
         on_serving = partial(report_serving, port) if reports else None
         serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
-
-
-def _search_model(settings: RetrieverSettings, embedders: QueryEmbedders) -> SearchModel:
-    queries = CachedQueries(embedders.queries, settings.query_cache_entries)
-    sentences = CachedQueries(embedders.passages, settings.sentence_cache_entries)
-    return SearchModel(embedders.queries, queries, sentences)
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:

@@ -6,7 +6,6 @@ options that are not set.
 """
 
 import math
-from dataclasses import replace
 from typing import TypeVar
 
 from hrag.engine import FindRequest, Fusion, Vector
@@ -33,7 +32,6 @@ from hrag.values.limits import (
 )
 from hrag.values.reply_limit import ReplyLimit
 from hrag.values.search import (
-    Aggregation,
     FusionMethod,
     Retrieval,
     SearchMode,
@@ -98,12 +96,6 @@ def _check_retrieval(query: SearchQuery) -> None:
             f"retrieval is {retrieval.name} and text is empty; without a text it must be DENSE",
             field="retrieval",
         )
-    if retrieval is Retrieval.LEXICAL and query.mode_or_default is SearchMode.SENTENCE_WINDOW:
-        raise InvalidArgument(
-            "retrieval is LEXICAL; SENTENCE_WINDOW compares the vectors of sentences, so use "
-            "HYBRID or DENSE",
-            field="retrieval",
-        )
     for field, value in (("fusion", query.fusion), ("lexical_weight", query.lexical_weight)):
         if value is not None and retrieval is not Retrieval.HYBRID:
             raise InvalidArgument(
@@ -136,7 +128,7 @@ def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
 
 def _check_overlap(query: SearchQuery, mode: SearchMode) -> None:
     joins = "merge_adjacent" if query.merge_adjacent else mode.name
-    if query.merge_adjacent or mode in (SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT):
+    if query.merge_adjacent or mode is SearchMode.CONTEXT:
         raise InvalidArgument(
             f"keep_overlap is set; {joins} joins passages that overlap, so leave keep_overlap "
             "unset",
@@ -205,11 +197,6 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
     return max(tree.embedding_level, min(default_level, tree.top_level))
 
 
-def passage_limit(query: SearchQuery) -> int:
-    """Returns the maximum number of passages of a search."""
-    return _or_default(query.limit, DEFAULT_LIMIT)
-
-
 def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
     """Returns the maximum number of tokens of all passages together; 0 means no limit."""
     is_context = query.mode_or_default is SearchMode.CONTEXT
@@ -254,13 +241,14 @@ def find_request(
     """
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = _token_budget(query, reply)
+    default_limit = budget if is_context else DEFAULT_LIMIT
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
         mode=query.mode_or_default,
         level=level,
         # In CONTEXT without a limit, only the token budget limits the passages. Each passage has at
         # least one token, so the search never reaches a limit that equals the token budget.
-        limit=budget if is_context and query.limit is None else passage_limit(query),
+        limit=_or_default(query.limit, default_limit),
         candidates=query.candidates,
         text=parsed.text,
         required=parsed.required,
@@ -281,36 +269,13 @@ def find_request(
         keep_overlap=query.keep_overlap,
         merge_ratio=_or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
         filter=query.filter,
+        window_sentences=_or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES),
         top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
         reply=reply,
     )
 
 
-def leaves_request(request: FindRequest, leaf_count: int) -> FindRequest:
-    """Returns the request with which SENTENCE_WINDOW finds the best `leaf_count` leaves.
-
-    The query's options for scores, tokens and joining apply to windows of sentences, not to leaves.
-    So these options are not set in the returned request.
-    """
-    return replace(
-        request,
-        mode=SearchMode.STANDARD,
-        limit=leaf_count,
-        aggregation=Aggregation.MAX,
-        min_score=None,
-        token_budget=0,
-        cut_last=False,
-        merge_adjacent=False,
-        max_per_document=0,
-    )
-
-
 def _or_default(value: T | None, default: T) -> T:
     """Returns the value, or the default if it is None."""
     return default if value is None else value
-
-
-def window_sentences(query: SearchQuery) -> int:
-    """Returns how many sentences a window has on each side of its best sentence."""
-    return _or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES)

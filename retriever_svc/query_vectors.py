@@ -16,7 +16,7 @@ from hrag.values.errors import (
     HragError,
     InvalidArgument,
 )
-from hrag.values.search import Retrieval, SearchMode, SearchQuery
+from hrag.values.search import Retrieval, SearchQuery
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
 # Embedding gets this share of the call's remaining time if words alone can answer the query. The
@@ -29,7 +29,6 @@ class EmbeddedSearch(Protocol):
 
     query: SearchQuery
     text: str
-    mode: SearchMode
     retrieval: Retrieval
     embeds: bool
     embedder: str
@@ -108,12 +107,8 @@ class QueryVectors:
         run.error = error
 
     def _may_fall_back(self, run: EmbeddedSearch) -> bool:
-        """Returns True if words alone can answer the query, without a vector.
-
-        A query in SENTENCE_WINDOW needs the embedder in any case, because it compares sentences.
-        """
-        has_words = run.retrieval is Retrieval.HYBRID
-        return self._allows_fallback and has_words and run.mode is not SearchMode.SENTENCE_WINDOW
+        """Returns True if words alone can answer the query, without a vector."""
+        return self._allows_fallback and run.retrieval is Retrieval.HYBRID
 
 
 def _use_given_vector(run: EmbeddedSearch) -> None:

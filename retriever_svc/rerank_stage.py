@@ -53,8 +53,8 @@ _MAX_HEADING_CHARS = 256
 class RerankSetup:
     """The reranker, and its limits.
 
-    The reranker orders the `leaves` best leaves of a search in CONTEXT, and the `top` best passages
-    of a search in another mode. It reads at most `text_tokens` tokens of each.
+    The reranker orders the `leaves` best leaves of a search in CONTEXT or SENTENCE_WINDOW, and the
+    `top` best passages of a search in another mode. It reads at most `text_tokens` tokens of each.
     """
 
     reranker: Reranker
@@ -78,12 +78,6 @@ class RerankStage:
         """
         if not query.rerank:
             return
-        if query.mode_or_default is SearchMode.SENTENCE_WINDOW:
-            raise InvalidArgument(
-                "rerank is true, but the mode SENTENCE_WINDOW is not reranked, because it ranks "
-                "sentences by their vectors; leave rerank unset, or use another mode",
-                field="rerank",
-            )
         if not query.text:
             raise InvalidArgument(
                 "rerank is true in a search by vector; a reranker needs a text, so leave rerank "
@@ -100,8 +94,7 @@ class RerankStage:
 
         The query must have passed `check`.
         """
-        is_possible = bool(query.text) and query.mode_or_default is not SearchMode.SENTENCE_WINDOW
-        return is_possible and query.rerank is not False and self._setup is not None
+        return bool(query.text) and query.rerank is not False and self._setup is not None
 
     def chunks_request(self, request: FindRequest) -> FindRequest:
         """Returns the request that finds the chunks to rerank, for a search with `request`.
@@ -110,11 +103,11 @@ class RerankStage:
         to passages.
         """
         assert self._setup is not None
-        is_context = request.mode is SearchMode.CONTEXT
+        ranks_leaves = request.mode in (SearchMode.CONTEXT, SearchMode.SENTENCE_WINDOW)
         return replace(
             request,
-            mode=SearchMode.STANDARD if is_context else request.mode,
-            limit=self._setup.leaves if is_context else self._setup.top,
+            mode=SearchMode.STANDARD if ranks_leaves else request.mode,
+            limit=self._setup.leaves if ranks_leaves else self._setup.top,
             max_per_document=0 if request.merge_adjacent else request.max_per_document,
             token_budget=0,
             cut_last=False,

@@ -1,6 +1,6 @@
 """The models that embed queries: the current one and, if there is one, the previous one.
 
-A query is embedded with the model of its collection. Each model has caches of its own.
+A query is embedded with the model of its collection. Each model has its own cache.
 """
 
 import math
@@ -17,14 +17,10 @@ from retriever_svc.query_vectors import EmbeddedSearch, QueryVectors
 
 @dataclass(frozen=True, slots=True)
 class SearchModel:
-    """An embedder of queries, its cache of queries, and a cached embedder of sentences.
-
-    Both embedders have the same model.
-    """
+    """An embedder of queries, and its cache."""
 
     embedder: Embedder
     queries: CachedQueries
-    sentences: CachedQueries
 
 
 class SearchModels:

@@ -25,7 +25,7 @@ from retriever_svc.query_options import check_query
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_models import SearchModel, SearchModels
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
-from retriever_svc.work_limit import EmbeddingWork, check_filters
+from retriever_svc.work_limit import check_filters, check_texts
 
 # The maximum size of one encoded error in the reply to a batch, in bytes. The message of an error
 # has at most 1,000 bytes.
@@ -51,7 +51,6 @@ class Search:
         reader: Reader,
         embedder: Embedder,
         queries: CachedQueries,
-        sentence_embedder: CachedQueries,
         return_level: int,
         *,
         allows_fallback: bool = True,
@@ -60,7 +59,7 @@ class Search:
         reply: ReplyLimit = UNLIMITED,
         previous: Sequence[SearchModel] = (),
     ) -> None:
-        current = SearchModel(embedder, queries, sentence_embedder)
+        current = SearchModel(embedder, queries)
         models = SearchModels([current, *previous], allows_fallback=allows_fallback)
         self._embed = models.embed
         self._parts = SearchParts(
@@ -113,13 +112,10 @@ class Search:
         queries have too much text, or too large filters, in total.
         """
         check_batch(len(queries))
-        work = EmbeddingWork()
-        work.add_queries(query.text for query in queries if isinstance(query, SearchQuery))
+        check_texts(query.text for query in queries if isinstance(query, SearchQuery))
         began = self._clock()
         runs = [
-            query
-            if isinstance(query, HragError)
-            else outcome_of(self._started, query, deadline, work)
+            query if isinstance(query, HragError) else outcome_of(self._started, query, deadline)
             for query in queries
         ]
         started = [run for run in runs if isinstance(run, SearchRun)]
@@ -145,11 +141,11 @@ class Search:
     ) -> tuple[SearchRun, Stage]:
         """Embeds one query; returns its SearchRun, and the start and end time of embedding."""
         began = self._clock()
-        run = self._started(query, deadline, EmbeddingWork())
+        run = self._started(query, deadline)
         self._embed([run], deadline, embedding_s)
         return run, ("embed", began, self._clock())
 
-    def _started(self, query: SearchQuery, deadline: Deadline, work: EmbeddingWork) -> SearchRun:
+    def _started(self, query: SearchQuery, deadline: Deadline) -> SearchRun:
         """Checks a query and returns its SearchRun, which has no vector yet.
 
         Raises Suspended if the query has a `min_sequence` that is not visible yet.
@@ -157,7 +153,7 @@ class Search:
         check_query(query)
         parts = self._parts
         parts.rerank.check(query)
-        run = SearchRun(parts, query, deadline, work)
+        run = SearchRun(parts, query, deadline)
         require_sequence(parts.reader, query.tenant_id, query.min_sequence, deadline)
         run.choose_model()
         return run

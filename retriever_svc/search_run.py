@@ -10,10 +10,9 @@ sources are wanted. Once the snapshot is open, the collection decides, because i
 these sources. If one source cannot be used, HYBRID searches only the other source, and the result
 contains the reason.
 
-A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
-leaves, a reranker has scored the best chunks, or the collection was created again while the query
-was embedded. No snapshot is open while a model works, because a read transaction must not wait for
-a model.
+A search opens one snapshot. It opens a further snapshot in two cases: a reranker has scored the
+best chunks, or the collection was created again while the query was embedded. No snapshot is open
+while a model works, because a read transaction must not wait for a model.
 """
 
 from collections.abc import Callable
@@ -30,14 +29,11 @@ from hrag.engine import (
     Reader,
     ResultForm,
     Snapshot,
-    SurroundedLeaves,
     Vector,
 )
-from hrag.engine.common.rounds import FACTOR
 from hrag.models.embedding.vector_checks import check_embedder
 from hrag.observe import metrics, tracing
 from hrag.observe.tracing import Stage
-from hrag.passages.sentence_context import surrounding_chars
 from hrag.text.analysis import query_syntax
 from hrag.values.collections import NO_EMBEDDER, CollectionSettings
 from hrag.values.deadline import Deadline
@@ -62,26 +58,15 @@ from hrag.values.search import (
 )
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from retriever_svc.known_collections import KnownCollections
-from retriever_svc.query_options import (
-    find_request,
-    leaves_request,
-    passage_limit,
-    returned_level,
-    window_sentences,
-)
+from retriever_svc.query_options import find_request, returned_level
 from retriever_svc.rerank_stage import RerankStage, reranked_request
 from retriever_svc.search_models import SearchModel, SearchModels
 from retriever_svc.search_timings import stage_seconds, timings
-from retriever_svc.sentence_window import SentenceComparison, choose_windows
-from retriever_svc.work_limit import EmbeddingWork
 
 P = TypeVar("P")  # The type of the returned passages: Passage, or bytes if they are encoded.
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
-# SENTENCE_WINDOW first finds this many leaves for each window that the query may return. One leaf
-# for each window is often too few, because neighbouring leaves may have the same window.
-_LEAVES_PER_WINDOW = 2
 # These errors may mean that the cached entry of the collection (`KnownCollections`) is out of date.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 
@@ -98,8 +83,8 @@ class VectorMissing(Exception):
 class SearchParts:
     """The reader, the models, the caches and the clock that all searches share.
 
-    `models` embeds queries, and sentences for SENTENCE_WINDOW. `return_level` is the level of
-    passages if neither the query nor the collection sets one.
+    `models` embeds queries. `return_level` is the level of passages if neither the query nor the
+    collection sets one.
     """
 
     reader: Reader
@@ -122,10 +107,8 @@ class SearchRun:
     words alone. `error` is the error because of which the query cannot be answered.
     """
 
-    def __init__(
-        self, parts: SearchParts, query: SearchQuery, deadline: Deadline, work: EmbeddingWork
-    ) -> None:
-        """Parses the query's text. `work` limits how much text the gRPC call embeds.
+    def __init__(self, parts: SearchParts, query: SearchQuery, deadline: Deadline) -> None:
+        """Parses the query's text.
 
         Raises InvalidArgument if the text marks too many words and phrases as required.
         """
@@ -143,7 +126,6 @@ class SearchRun:
         self.error: HragError | None = None
         self._parts = parts
         self._deadline = deadline
-        self._work = work
         self._reply = UNLIMITED
         self._stages: list[Stage] = []
         # `_request` sets these attributes once a snapshot is open.
@@ -159,7 +141,7 @@ class SearchRun:
 
         Does nothing if the query needs no model. Raises CollectionNotFound or EmbedderMismatch.
         """
-        if not self._needs_vector and self.mode is not SearchMode.SENTENCE_WINDOW:
+        if not self._needs_vector:
             return
         known, query = self._parts.known_collections, self.query
         self.embedder = known.embedder_of(query.tenant_id, query.collection)
@@ -217,15 +199,12 @@ class SearchRun:
     def _find(self, form: PassageForm[P]) -> FindResult[P]:
         """Returns the passages that the query asks for, in `form`.
 
-        In SENTENCE_WINDOW, these are windows of sentences. Otherwise they are the passages that the
-        engine finds, reranked if the query has to be reranked. Raises `self.error` if it is set.
+        They are reranked if the query has to be reranked. Raises `self.error` if it is set.
         """
         if self.error is not None:
             raise self.error
         self._deadline.check("embedding")
         try:
-            if self.mode is SearchMode.SENTENCE_WINDOW:
-                return self._find_windows(form)
             if self._parts.rerank.applies_to(self.query):
                 return self._find_reranked(form)
             with self._open(self.query.collection) as snapshot:
@@ -263,51 +242,6 @@ class SearchRun:
             if scores:
                 request = reranked_request(request, chunks, scores)
             return self._search(snapshot, request, form)
-
-    def _find_windows(self, form: PassageForm[P]) -> FindResult[P]:
-        """Returns as many windows of sentences as the query's limit allows, or all if fewer exist.
-
-        A search in a snapshot finds leaves. Then the sentences of the leaves are embedded and
-        compared with the query. If the leaves yield too few windows, a search in a new snapshot
-        finds more leaves. All snapshots are of the same collection, even if the query names an
-        alias and the alias is set to another collection meanwhile.
-        """
-        clock, limit = self._parts.clock, passage_limit(self.query)
-        margin = window_sentences(self.query)
-        leaf_form = SurroundedLeaves(surrounding_chars(margin))
-        leaf_count, collection = _LEAVES_PER_WINDOW * limit, self.query.collection
-        while True:
-            with self._open(collection) as snapshot:
-                collection = snapshot.name
-                request = self._request(snapshot)
-                comparison = self._comparison(request.vector)
-                leaves = self._search(snapshot, leaves_request(request, leaf_count), leaf_form)
-            self._deadline.check("searching")
-            began = clock()
-            chosen, took_all = choose_windows(
-                self.query, limit, margin, leaves.passages, comparison
-            )
-            self._stages.append(("embed", began, clock()))
-            if not chosen.missing or leaves.exhausted:
-                passages = tuple(map(form.from_value, chosen.passages()))
-                return leaves.with_passages(passages, exhausted=leaves.exhausted and took_all)
-            self._deadline.check("embedding sentences")
-            leaf_count *= FACTOR
-
-    def _comparison(self, vector: Vector | None) -> SentenceComparison:
-        """Returns a SentenceComparison with the query's vector.
-
-        Raises NoVectors if `vector` is None, because the collection has no vectors.
-        """
-        if vector is None:
-            raise NoVectors(
-                "SENTENCE_WINDOW compares vectors of sentences, but the collection has no vectors "
-                "(embedder `none`); use another mode",
-                field="mode",
-            )
-        return SentenceComparison(
-            self._model.sentences, self.query.tenant_id, vector, self._deadline, self._work
-        )
 
     def _open(self, collection: str) -> AbstractContextManager[Snapshot]:
         """Opens a snapshot of the tenant's collection with the name `collection`."""
@@ -352,7 +286,7 @@ class SearchRun:
             self._forget_collection()
         if self.vector is None or not settings.dimension:
             return
-        if self.embeds or self.mode is SearchMode.SENTENCE_WINDOW:
+        if self.embeds:
             if self._parts.models.of(settings) is not self._model:
                 raise VectorMissing
             check_embedder(settings, self._model.embedder.name, len(self.vector))

@@ -28,60 +28,16 @@ def check_filters(filters: Iterable[Filter]) -> None:
     total.check("searches have different filters with in total", "searches")
 
 
-class EmbeddingWork:
-    """Counts the bytes of text that one gRPC call embeds, and limits them. Not thread-safe."""
+def check_texts(texts: Iterable[str]) -> None:
+    """Raises TooLarge if the texts of a batch's queries have more than MAX_EMBEDDED_BYTES together.
 
-    def __init__(self) -> None:
-        self._texts: set[str] = set()
-        self._left_bytes = MAX_EMBEDDED_BYTES
-
-    def add_queries(self, texts: Iterable[str]) -> None:
-        """Counts the texts of queries.
-
-        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES.
-        """
-        size = self._count(texts)
-        if size > self._left_bytes:
-            raise TooLarge(
-                f"searches has texts of {size:,} bytes in total, with {TEXT_BYTES} bytes added for "
-                f"each text; a call may embed at most {MAX_EMBEDDED_BYTES:,} bytes, so send fewer "
-                "searches in a batch",
-                field="searches",
-            )
-        self._left_bytes -= size
-
-    def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
-        """Counts the texts of sentences before they are embedded.
-
-        `texts_of_leaves` has, for each leaf that the search has found, the texts of its sentences.
-        `window_count` is the count of windows of sentences that the search has chosen from other
-        leaves already.
-
-        Raises TooLarge if the call would then embed more than MAX_EMBEDDED_BYTES in total. The
-        message names the highest `limit` with which the query would not raise this error, if there
-        is one.
-        """
-        size = fitting = 0
-        for texts in texts_of_leaves:
-            size += self._count(texts)
-            fitting += size <= self._left_bytes
-        if size > self._left_bytes:
-            possible = window_count + fitting
-            advice = (
-                f"a limit of {possible} is possible"
-                if possible
-                else "the collection's leaves are too long for SENTENCE_WINDOW"
-            )
-            raise TooLarge(
-                f"limit is too high: {size:,} bytes of sentences have to be embedded, with "
-                f"{TEXT_BYTES} bytes added for each sentence; of the {MAX_EMBEDDED_BYTES:,} bytes "
-                f"that a call may embed, {self._left_bytes:,} are left; {advice}",
-                field="limit",
-            )
-        self._left_bytes -= size
-
-    def _count(self, texts: Iterable[str]) -> int:
-        """Returns the total size of the texts that have not been counted in this call before."""
-        new = set(texts) - self._texts
-        self._texts |= new
-        return sum(len(text.encode()) + TEXT_BYTES for text in new)
+    Equal texts count once, because they are embedded once.
+    """
+    size = sum(len(text.encode()) + TEXT_BYTES for text in set(texts))
+    if size > MAX_EMBEDDED_BYTES:
+        raise TooLarge(
+            f"searches has texts of {size:,} bytes in total, with {TEXT_BYTES} bytes added for "
+            f"each text; a call may embed at most {MAX_EMBEDDED_BYTES:,} bytes, so send fewer "
+            "searches in a batch",
+            field="searches",
+        )

@@ -227,8 +227,8 @@ def search_query(
         bool | None,
         typer.Option(
             "--rerank/--no-rerank",
-            help="Let the retriever's reranker order the best passages, in context the best "
-            "leaves. Default: rerank if the retriever has a reranker; sentence_window never does.",
+            help="Let the retriever's reranker order the best passages, in context and "
+            "sentence_window the best leaves. Default: rerank if the retriever has a reranker.",
             show_default=False,
         ),
     ] = None,

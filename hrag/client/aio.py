@@ -183,14 +183,14 @@ class AsyncClient(AsyncCatalog):
         * `filter`: a condition, made with `hrag.filters`; only documents that pass it are searched.
         * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match so that the
           chunk replaces its children, above 0 and at most 1; None means 0.5.
-        * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best
-          sentence, 0 to 20; None means 3.
+        * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the sentence to
+          cite, 0 to 20; None means 3.
         * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means 3.
         * `summary_scope` (SUMMARY_FIRST): whether the query is first compared with the summaries
           of documents or directly with the summaries of sections.
-        * `rerank`: if True, the server's reranker orders the best chunks (in CONTEXT, leaves)
-          before they become passages; the search fails if the server has no reranker, without a
-          text, and in SENTENCE_WINDOW. If False, no reranker is used. If None, a reranker is
+        * `rerank`: if True, the server's reranker orders the best chunks (in CONTEXT and
+          SENTENCE_WINDOW, leaves) before they become passages; the search fails if the server has
+          no reranker, and without a text. If False, no reranker is used. If None, a reranker is
           used if these conditions allow it.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,

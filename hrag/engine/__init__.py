@@ -26,7 +26,6 @@ from hrag.engine.find import (
     RankedChunk,
     RankedChunks,
     ResultForm,
-    SurroundedLeaves,
     Values,
     Vector,
 )
@@ -76,7 +75,6 @@ __all__ = [
     "Snapshot",
     "StoredDocument",
     "Summary",
-    "SurroundedLeaves",
     "Unsummarised",
     "VacuumReport",
     "Values",

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.observe.tracing import Stage
-from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.values.filters import Filter
 from hrag.values.limits import (
     DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
+    DEFAULT_WINDOW_SENTENCES,
 )
 from hrag.values.read_report import PageUnit
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
@@ -67,8 +67,8 @@ class FindRequest:
     a passage does not repeat text that a better passage has. Modes that join passages do not allow
     `keep_overlap`.
 
-    Engines do not implement the mode SENTENCE_WINDOW. For this mode the service requests STANDARD,
-    with the form SurroundedLeaves.
+    In the mode SENTENCE_WINDOW, each leaf becomes its sentence to cite, with `window_sentences`
+    sentences on each side. A leaf without a word of the query remains whole.
 
     `rerank_scores` has the scores of a reranker for the chunks of an earlier search with the form
     RankedChunks: the keys of the chunks, best chunk first, with their scores. These chunks come
@@ -101,6 +101,7 @@ class FindRequest:
     keep_overlap: bool = False
     merge_ratio: float = DEFAULT_MERGE_RATIO
     filter: Filter | None = None
+    window_sentences: int = DEFAULT_WINDOW_SENTENCES
     top_sections: int = DEFAULT_TOP_SECTIONS
     summary_scope: SummaryScope = SummaryScope.SECTIONS
     rerank_scores: Mapping[int, float] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class FindRequest:
 
 
 class ResultForm(Generic[P]):
-    """The form in which a search returns passages: Values, Encoded, SurroundedLeaves, RankedChunks.
+    """The form in which a search returns passages: Values, Encoded, RankedChunks.
 
     `P` is the type of a passage in this form.
     """
@@ -173,17 +174,6 @@ class Encoded(PassageForm[bytes]):
 
 
 @dataclass(frozen=True, slots=True)
-class SurroundedLeaves(ResultForm[SurroundedLeaf]):
-    """The best `limit` leaves are returned with `chars` characters of text before and after them.
-
-    The level of the request must be the level of the leaves. The result is not limited by tokens
-    or passages per document, and leaves are neither joined nor shortened.
-    """
-
-    chars: int
-
-
-@dataclass(frozen=True, slots=True)
 class RankedChunk:
     """A passage that is a single chunk, and the key of the chunk.
 
@@ -225,18 +215,3 @@ class FindResult(Generic[P_co]):
     exhausted: bool
     stages: tuple[Stage, ...]
     sections: tuple[ChosenSection, ...] = ()
-
-    def with_passages(self, passages: tuple[P, ...], *, exhausted: bool) -> "FindResult[P]":
-        """Returns a copy of this result, with `passages` and `exhausted` in place of its values.
-
-        The new passages may have another form (ResultForm) than the passages of this result.
-        """
-        return FindResult(
-            passages=passages,
-            considered=self.considered,
-            eligible_leaves=self.eligible_leaves,
-            exact=self.exact,
-            exhausted=exhausted,
-            stages=self.stages,
-            sections=self.sections,
-        )

@@ -307,9 +307,10 @@ def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | No
     """Returns the best matched leaf of a draft (a chunk), cut to the draft's span.
 
     Ignores leaves that lie completely outside of the span. Returns None if no matched leaf remains,
-    or if the text of the draft consists only of white space.
+    if the sentence of a window does not remain, or if the text of the draft consists only of white
+    space.
     """
-    if draft.record.token_count <= 0 or draft.is_blank:
+    if draft.record.token_count <= 0 or draft.is_blank or not draft.has_sentence:
         return None
     leaves = matches.leaves(draft.groups)
     records = (draft.document.tree.record(matches.level, match.leaf) for match in leaves)
@@ -342,12 +343,15 @@ def _cut(
     in the text or, if there is none, the passage after the draft. If the draft touches no passage,
     the sentences begin at the start of the draft. Exception: if these sentences would end before
     the best matched leaf of the draft, the returned sentences begin with the sentence in which this
-    leaf begins.
+    leaf begins. In a window of sentences, the sentence to cite stands in place of this sentence.
     """
     if touching:
         return _continuation(draft, touching, token_budget)
     best = _best_match(draft, matches)
-    record = best and truncated(draft.document, draft.record, best, token_budget)
+    if best is None:
+        return None
+    kept_char = best.char_start if draft.sentence_char is None else draft.sentence_char
+    record = truncated(draft.document, draft.record, kept_char, token_budget)
     return None if record is None else replace(draft, record=record)
 
 

@@ -47,12 +47,15 @@ class PassageDraft:
 
     `record` is the span of all these chunks. `groups` are the indexes of the groups of leaves that
     the chunks represent, best first. `positions` are the positions of the chunks, best first.
+    If the chunk is a window of sentences, `sentence_char` is the code point at which the sentence
+    to cite begins; otherwise it is None.
     """
 
     document: TreeText
     record: ChunkRecord
     groups: tuple[int, ...]
     positions: tuple[TreePosition, ...]
+    sentence_char: int | None = None
 
     @classmethod
     def of(cls, document: TreeText, position: TreePosition, group: int) -> "PassageDraft":
@@ -64,7 +67,13 @@ class PassageDraft:
 
     def spanning(self, record: ChunkRecord) -> "PassageDraft":
         """Returns a copy of this draft of a passage, with `record` as its span."""
-        return PassageDraft(self.document, record, self.groups, self.positions)
+        return replace(self, record=record)
+
+    @property
+    def has_sentence(self) -> bool:
+        """True if the span has the sentence of its window, or if it is not a window."""
+        char = self.sentence_char
+        return char is None or self.record.char_start <= char < self.record.char_end
 
     @property
     def is_blank(self) -> bool:

@@ -34,16 +34,16 @@ _MAX_RUN_BYTES = 64
 
 
 def truncated(
-    document: TreeText, record: ChunkRecord, keep: ChunkRecord, token_budget: int
+    document: TreeText, record: ChunkRecord, kept_char: int, token_budget: int
 ) -> ChunkRecord | None:
     """Shortens a span to as many whole sentences as fit into `token_budget` tokens.
 
-    `record` is the span to cut. The result includes the sentence in which the span `keep` begins.
-    Returns None if this sentence alone does not fit.
+    `record` is the span to cut. The result includes the sentence that contains the code point
+    `kept_char`. Returns None if this sentence alone does not fit.
     """
     sentences = _sentences(document, record)
     kept_index = next(
-        index for index, sentence in enumerate(sentences) if sentence.char_end > keep.char_start
+        index for index, sentence in enumerate(sentences) if sentence.char_end > kept_char
     )
     return _fitting(document, sentences, kept_index, token_budget)
 
@@ -83,6 +83,16 @@ def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> C
     end = (words or ends)[-1]
     part = span.part(span.start, span.cut(end, len(span.text[:end].encode())))
     return _unless_blank(document, part)
+
+
+def part_of(document: TreeText, record: ChunkRecord, char_start: int, char_end: int) -> ChunkRecord:
+    """Returns the part of a span between two code points of the document, with its tokens."""
+    span = _EncodedSpan(document, record)
+    cuts = (
+        span.cut(char, len(span.text[:char].encode()))
+        for char in (char_start - record.char_start, char_end - record.char_start)
+    )
+    return span.part(*cuts)
 
 
 class _Cut(NamedTuple):

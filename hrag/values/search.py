@@ -110,11 +110,11 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class MatchedChild:
-    """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
+    """A matched leaf inside a passage.
 
-    `lexical_score` is the leaf's score in the lexical search; it is None if the search was only by
-    vectors. `dense_score` is its score in the vector search; it is None if the search was only by
-    words.
+    `span` is the position of the leaf, or of the part of it that the passage has. `lexical_score`
+    is the leaf's score in the lexical search; it is None if the search was only by vectors.
+    `dense_score` is its score in the vector search; it is None if the search was only by words.
     """
 
     chunk_id: str

@@ -41,7 +41,6 @@ from hrag.values.tree import ParsedText, Section
 from tests.attacks.lmdb_pages import PAGE_BYTES
 from tests.support.documents.fakes import (
     ENCODED,
-    LEAVES,
     collection_settings,
     prepared,
     query_vector,
@@ -434,8 +433,7 @@ def _failure(error: HragError) -> tuple[str, str, str]:
 
 
 def _parts_of_result(snapshot: Any, request: FindRequest) -> Any:
-    is_window = request.mode is SearchMode.SENTENCE_WINDOW
-    result = snapshot.find(request, LEAVES if is_window else VALUES)
+    result = snapshot.find(request, VALUES)
     return result.passages, result.sections, result.eligible_leaves
 
 

@@ -1,7 +1,6 @@
 """A small call cannot cause seconds of work: the work is limited, and the error names the limit."""
 
 import contextlib
-import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -43,28 +42,6 @@ def test_the_texts_of_a_batch_are_bounded_together(services: Running) -> None:
     assert not any(isinstance(outcome, HragError) for outcome in short)
 
 
-def test_sentences_are_bounded_and_the_error_names_a_limit_that_works(services: Running) -> None:
-    options = {"mode": SearchMode.SENTENCE_WINDOW, "candidates": 10_000}
-    with pytest.raises(InvalidArgument, match="limit is too high") as refused:
-        services.client.search("t", "a story", limit=100, **options)
-    (number,) = re.findall(r"a limit of (\d+)", refused.value.message)
-    possible = int(number)
-    assert 10 <= possible < 100
-    result = services.client.search("t", "a story", limit=possible // 2, **options)
-    assert len(result.passages) == possible // 2
-
-
-def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None:
-    queries = [
-        SearchQuery("t", f"story {number}", mode=SearchMode.SENTENCE_WINDOW, limit=20)
-        for number in range(32)
-    ]
-    outcomes = services.client.batch_search(queries)
-    refused = [outcome for outcome in outcomes if isinstance(outcome, InvalidArgument)]
-    assert 0 < len(refused) < 32
-    assert all(error.field == "limit" for error in refused)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -73,8 +50,15 @@ def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None
         {"query": '"' + "tells a story " * 2_000 + '"'},
         {"query": "story", "mode": SearchMode.AUTO_MERGE, "candidates": 10_000, "limit": 100},
         {"query": "story", "mode": SearchMode.CONTEXT, "token_budget": 2**32 - 1},
+        {
+            "query": "a story",
+            "mode": SearchMode.SENTENCE_WINDOW,
+            "candidates": 10_000,
+            "limit": 100,
+            "window_sentences": 20,
+        },
     ],
-    ids=["terms", "phrases", "phrase", "merge", "context"],
+    ids=["terms", "phrases", "phrase", "merge", "context", "windows"],
 )
 def test_other_extreme_searches_are_quick(services: Running, options: dict[str, Any]) -> None:
     began = time.monotonic()

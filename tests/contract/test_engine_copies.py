@@ -13,7 +13,6 @@ from hrag.engine.engine_documents import DocumentSummaries, StoredDocument, Summ
 from hrag.engine.find import FindResult
 from hrag.engine.protocols import Reader, Writer
 from hrag.errors import CollectionNotFound, InvalidArgument
-from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import IngestOutcome, Passage, SearchMode, Span, SummaryUnit, TreeSettings
 from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.support.documents.fakes import (
@@ -173,9 +172,7 @@ def _without_scores(result: FindResult[Passage]) -> tuple[object, ...]:
     )
 
 
-def _unscored(passage: Passage | SurroundedLeaf) -> tuple[object, ...]:
-    if isinstance(passage, SurroundedLeaf):
-        return passage.chunk, passage.before, passage.after, passage.outline
+def _unscored(passage: Passage) -> tuple[object, ...]:
     return passage.chunk, _children(passage)
 
 

@@ -6,19 +6,17 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.find import FindRequest, SurroundedLeaves
-from hrag.passages.sentence_context import sentence_context, surrounding_chars
-from hrag.text.sentences import sentence_ends
-from hrag.types import PageStart, Passage, SearchMode, Span
+from hrag.engine.find import FindRequest
+from hrag.types import PageStart, Passage, Retrieval, SearchMode, Span
 from hrag.values.ids import ChunkId
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.chunker import build_tree
 from tests.support.documents.fakes import (
-    SCORE_TOLERANCE,
     ModelCollection,
     matched_leaves,
     prepared,
     query_vector,
+    read_passages,
     search_passages,
     sentences,
 )
@@ -204,11 +202,12 @@ def test_a_cut_passage_begins_near_its_best_leaf(opened):
         assert best_passage(token_budget=20) == ()
 
 
-# Tests of sentence contexts.
+# Tests of windows of sentences.
 
 
-@pytest.mark.parametrize("margin", [0, 1, 3, 20])
-def test_a_context_has_the_sentences_of_a_leaf_and_a_margin_before_and_after(opened, margin):
+@pytest.mark.parametrize("retrieval", list(Retrieval))
+@pytest.mark.parametrize("margin", [0, 1, 20])
+def test_a_window_has_the_sentence_to_cite_and_its_neighbours(opened, margin, retrieval):
     english, chinese = sentences(60), "".join(f"这是第{n}句话，它说了一点。" for n in range(60))
     mixed = f"{english}\n\n# 标题\n\n{chinese}" + "no end " * 500
     half = len(mixed) // 2
@@ -217,47 +216,35 @@ def test_a_context_has_the_sentences_of_a_leaf_and_a_margin_before_and_after(ope
     opened.fill(
         prepared("e", english), prepared("m", ParsedText(mixed, pages=pages)), prepared("s", "One.")
     )
-    text = {"e": english, "m": mixed, "s": "One."}
-    request = FindRequest(query_vector(0), SearchMode.STANDARD, 0, limit=500, candidates=500)
-    chars = surrounding_chars(margin)
+    texts = {"e": english, "m": mixed, "s": "One."}
+    request = FindRequest(
+        query_vector(0), SearchMode.SENTENCE_WINDOW, 0, limit=500, candidates=500,
+        text="sentence 17 这是第42句话 one", retrieval=retrieval, merge_adjacent=True,
+        window_sentences=margin,
+    )  # fmt: skip
     with opened.snapshot() as snapshot:
-        result = snapshot.find(request, SurroundedLeaves(chars))
-        limited = snapshot.find(replace(request, limit=2), SurroundedLeaves(chars))
-    assert len(result.passages) == result.considered == opened.model.leaf_count
-    assert limited.passages == result.passages[:2]
+        result = read_passages(snapshot, request)
+        limited = read_passages(snapshot, replace(request, limit=2))
     assert (result.exhausted, limited.exhausted) == (True, False)
-    scores = opened.model.scores(query_vector(0))
-    for surrounded in result.passages:
-        assert max(len(surrounded.before), len(surrounded.after)) <= chars
-        context = sentence_context(surrounded, margin)
-        leaf = (context.chunk.document_id, context.chunk.index)
-        assert context.score == pytest.approx(scores[leaf], abs=SCORE_TOLERANCE)
-        whole = text[context.chunk.document_id]
-        span = context.chunk.span
-        assert context.chunk.content == whole[span.char_start : span.char_end]
-        ends = sentence_ends(whole)
-        touched = [
-            end
-            for start, end in itertools.pairwise([0, *ends])
-            if start < context.chunk.span.char_end and context.chunk.span.char_start < end
-        ]
-        leaf_sentences = [context.sentences[index] for index in context.leaf_sentences]
-        # A sentence that is too long is cut, at places that depend on where the text begins.
-        if "no end" not in leaf_sentences[-1].content:
-            assert [sentence.span.char_end for sentence in leaf_sentences] == touched
-            assert context.leaf_sentences.start == min(margin, ends.index(touched[0]))
-        assert context.leaf_sentences.stop + margin >= len(context.sentences)
-        for sentence in context.sentences:
-            span = sentence.span
-            assert sentence.content == whole[span.char_start : span.char_end]
-            assert sentence.content.encode() == whole.encode()[span.byte_start : span.byte_end]
-            if context.chunk.document_id == "m":
-                assert sentence.first_page == (7 if span.char_start < half else 8)
-                assert sentence.last_page == (7 if span.char_end <= half else 8)
-                inside = span.char_start < half < span.char_end
-                assert sentence.page_starts == ((PageStart(8, half),) if inside else ())
-        for sentence, following in itertools.pairwise(context.sentences):
-            assert (sentence.span.char_end, sentence.span.byte_end) == (
-                following.span.char_start,
-                following.span.byte_start,
-            )
+    assert {passage.chunk.document_id for passage in result.passages} == {*texts}
+    assert [passage.score for passage in result.passages] == sorted(
+        (passage.score for passage in result.passages), reverse=True
+    )
+    for passage in result.passages:
+        text, span = texts[passage.chunk.document_id], passage.chunk.span
+        assert passage.chunk.content == text[span.char_start : span.char_end]
+        cited = passage.matched_sentence.span
+        assert span.char_start <= cited.char_start < cited.char_end <= span.char_end
+        assert passage.matched_children[0].score == passage.score
+        if passage.chunk.document_id == "m":
+            assert passage.chunk.first_page == (7 if span.char_start < half else 8)
+            assert passage.chunk.last_page == (7 if span.char_end <= half else 8)
+    contents = [passage.chunk.content for passage in result.passages]
+    for smaller in limited.passages:
+        assert any(smaller.chunk.content in content for content in contents)
+    spans = sorted(
+        (p.chunk.document_id, p.chunk.span.char_start, p.chunk.span.char_end)
+        for p in result.passages
+    )
+    for (name, _, end), (other, start, _) in itertools.pairwise(spans):
+        assert name != other or end < start

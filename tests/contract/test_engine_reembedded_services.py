@@ -92,14 +92,13 @@ class Services:
 
     def search(self, *embedders):
         current, *previous = [
-            SearchModel(embedder, CachedQueries(embedder, 10), CachedQueries(embedder, 100))
+            SearchModel(embedder, CachedQueries(embedder, 10))
             for embedder in embedders or (self.new, self.old)
         ]
         return Search(
             self.case.readers(),
             current.embedder,
             current.queries,
-            current.sentences,
             return_level=1,
             previous=previous,
         )

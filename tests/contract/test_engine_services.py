@@ -55,8 +55,7 @@ def ingested(catalog):
 
 
 def search_over(reader: Reader) -> Search:
-    queries, texts = CachedQueries(EMBEDDER, 10), CachedQueries(EMBEDDER, 100)
-    return Search(reader, EMBEDDER, queries, texts, return_level=1)
+    return Search(reader, EMBEDDER, CachedQueries(EMBEDDER, 10), return_level=1)
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))

@@ -13,7 +13,6 @@ import pytest
 
 from hrag.engine.find import FindRequest, FindResult, Fusion, RankedChunks
 from hrag.filters import Match, NoneOf
-from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import (
     Aggregation,
     FusionMethod,
@@ -80,7 +79,6 @@ def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRe
     budget = draw.choice([0, 0, 20, 100, 400])
     if mode is SearchMode.CONTEXT:
         budget = budget or 250
-    is_window = mode is SearchMode.SENTENCE_WINDOW
     required = draw.choice([(), (), (), (draw.choice(WORDS[:6]),), (draw.choice(PHRASES),)])
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else query_vector(draw.randrange(1000)),
@@ -93,12 +91,13 @@ def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRe
         retrieval=retrieval,
         fusion=Fusion(draw.choice(list(FusionMethod)), draw.choice([0.0, 0.3, 0.5, 1.0]), -0.5),
         neighbour_bonus=draw.choice([0.0, 0.5]),
-        max_per_document=0 if is_window else draw.choice([0, 0, 1, 3]),
-        aggregation=Aggregation.MAX if is_window else draw.choice(list(Aggregation)),
-        min_score=None if is_window else draw.choice([None, None, 0.3]),
-        token_budget=0 if is_window else budget,
+        max_per_document=draw.choice([0, 0, 1, 3]),
+        aggregation=draw.choice(list(Aggregation)),
+        min_score=draw.choice([None, None, 0.3]),
+        token_budget=budget,
         cut_last=draw.random() < 0.5,
-        merge_adjacent=not is_window and (joins or mode is SearchMode.CONTEXT),
+        merge_adjacent=joins or mode is SearchMode.CONTEXT,
+        window_sentences=draw.choice([0, 1, 3]),
         merge_ratio=draw.choice([0.3, 0.5, 1.0]),
         filter=draw.choice(
             [None, None, Match("metadata.n", (1.0,)), NoneOf((Match("metadata.n", (2.0,)),))]
@@ -119,14 +118,14 @@ def test_both_engines_find_the_same(twins, mode, retrieval):
         _assert_scores(result, expected)
 
 
-@pytest.mark.parametrize("mode", [mode for mode in SearchMode if mode.name != "SENTENCE_WINDOW"])
+@pytest.mark.parametrize("mode", list(SearchMode))
 def test_both_engines_put_the_same_reranked_chunks_first(twins, mode):
     draw = random.Random(f"reranked {mode}")
     for _ in range(REQUESTS):
         request = drawn(draw, mode, draw.choice(list(Retrieval)))
-        is_context = mode is SearchMode.CONTEXT
+        ranks_leaves = mode in (SearchMode.CONTEXT, SearchMode.SENTENCE_WINDOW)
         options = {
-            "mode": SearchMode.STANDARD if is_context else mode,
+            "mode": SearchMode.STANDARD if ranks_leaves else mode,
             "limit": draw.choice([1, 8]),
             "token_budget": 0,
             "cut_last": False,
@@ -153,9 +152,7 @@ def _without_scores(result: FindResult[Passage]) -> tuple[object, ...]:
     )
 
 
-def _unscored(passage: Passage | SurroundedLeaf) -> Passage | SurroundedLeaf:
-    if isinstance(passage, SurroundedLeaf):
-        return replace(passage, score=0.0)
+def _unscored(passage: Passage) -> Passage:
     children = tuple(
         MatchedChild(child.chunk_id, 0.0, child.span) for child in passage.matched_children
     )
@@ -170,9 +167,11 @@ def _assert_scores(result: FindResult[Passage], expected: FindResult[Passage]) -
 
 
 def _scores(result: FindResult[Passage]) -> list[Any]:
-    passages = [passage for passage in result.passages if isinstance(passage, Passage)]
-    children = [child for passage in passages for child in passage.matched_children]
+    children = [child for passage in result.passages for child in passage.matched_children]
     return [
-        *((item.score, item.lexical_score, item.dense_score) for item in (*passages, *children)),
+        *(
+            (item.score, item.lexical_score, item.dense_score)
+            for item in (*result.passages, *children)
+        ),
         *((item.score,) for item in (*result.passages, *result.sections)),
     ]

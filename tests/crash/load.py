@@ -31,9 +31,6 @@ _DELETED = 0.25
 _BY_FILTER = 0.2
 _REVISED = 0.2
 _READ_BACK = 0.1
-# This is the largest limit in the mode SENTENCE_WINDOW. With more windows, their sentences could be
-# more than a call may embed.
-_MAX_WINDOWS = 20
 
 
 @dataclass
@@ -278,21 +275,19 @@ class Searcher:
         # A vector is searched only by vectors, a question also by words.
         draw = self._source.choice((random_query, question))
         query, limit = draw(self._source), self._source.randint(1, MAX_LIMIT)
-        if mode is SearchMode.SENTENCE_WINDOW:
-            limit = min(limit, _MAX_WINDOWS)
         certain = {name: entry.certain.number for name, entry in collection.documents.items()}
         result = self._client.search(
             collection.tenant_id,
             query,
             mode=mode,
             limit=limit,
-            keep_overlap=mode not in (SearchMode.CONTEXT, SearchMode.SENTENCE_WINDOW),
+            keep_overlap=mode is not SearchMode.CONTEXT,
         )
         self.done.searches += 1
         is_budget_full = mode is SearchMode.CONTEXT
         assert len(result.passages) == limit or result.exhausted or is_budget_full
         has_searched_deeper = result.candidates_considered > DEFAULT_CANDIDATES
-        if mode is not SearchMode.SENTENCE_WINDOW and not has_searched_deeper:
+        if not has_searched_deeper:
             scores = [passage.score for passage in result.passages]
             assert scores == sorted(scores, reverse=True), (mode, query, limit)
         for passage in result.passages:

@@ -82,14 +82,8 @@ def test_a_lexical_search_needs_no_embedder(retrievers: Retrievers, whose: str) 
     assert retrievers.endpoint.calls == calls
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        SearchQuery("t", "barking dogs", retrieval=Retrieval.DENSE),
-        SearchQuery("t", "barking dogs", mode=SearchMode.SENTENCE_WINDOW),
-    ],
-)
-def test_searches_that_need_vectors_fail(retrievers: Retrievers, query: SearchQuery) -> None:
+def test_searches_that_need_vectors_fail(retrievers: Retrievers) -> None:
+    query = SearchQuery("t", "barking dogs", retrieval=Retrieval.DENSE)
     (error,) = retrievers.lenient.batch_search([query])
     assert isinstance(error, errors.EmbedderRejected)
     assert DOWN in error.message
@@ -100,9 +94,10 @@ def test_each_search_of_a_batch_falls_back_separately(retrievers: Retrievers) ->
         SearchQuery("t", "sleeping dogs"),
         SearchQuery("t", "barking cats", retrieval=Retrieval.DENSE),
         SearchQuery("t", "sleeping dogs", mode=SearchMode.CONTEXT),
+        SearchQuery("t", "sleeping dogs", mode=SearchMode.SENTENCE_WINDOW),
     ]
-    hybrid, dense, context = retrievers.lenient.batch_search(queries)
-    for result in (hybrid, context):
+    hybrid, dense, context, window = retrievers.lenient.batch_search(queries)
+    for result in (hybrid, context, window):
         assert isinstance(result, SearchResult)
         assert (result.retrieval, len(result.passages)) == (Retrieval.LEXICAL, 2)
         assert DOWN in result.fallback

@@ -22,6 +22,7 @@ from hrag.types import (
     MARKDOWN,
     Document,
     Page,
+    Retrieval,
     SearchMode,
     SearchPlan,
     SettingsRequest,
@@ -153,11 +154,11 @@ def windows(services, tenant):
     ]
 
     def run(sentence, **options):
-        """Searches with a query that is as near to the sentence as to the leaf that contains it."""
+        """Searches for the words of the sentence and the vector of the leaf that contains it."""
         leaf = next(leaf for leaf in leaves if sentence in leaf)
-        query = HashEmbedder(64).embed([leaf, sentence]).sum(axis=0).tolist()
+        vector = HashEmbedder(64).embed([leaf])[0].tolist()
         options = {"mode": SearchMode.SENTENCE_WINDOW, **options}
-        return client.search(tenant, query, collection="w", **options).passages
+        return client.search(tenant, sentence, vector=vector, collection="w", **options).passages
 
     return run
 
@@ -179,13 +180,31 @@ def test_a_passage_is_the_sentence_and_its_neighbours(
 ):
     (passage,) = windows(sentence, window_sentences=around, limit=1)
     chunk = passage.chunk
-    assert chunk.content == "".join(expected)
+    assert chunk.content.strip() == "".join(expected).strip()
     assert (chunk.first_page, chunk.last_page, chunk.title) == (*shown_pages, "Animals")
     whole = "".join(_SENTENCES_OF_PAGES)
     assert whole[chunk.span.char_start : chunk.span.char_end] == chunk.content
+    cited = passage.matched_sentence
+    assert whole[cited.span.char_start : cited.span.char_end] == sentence
+    assert shown_pages[0] <= cited.first_page <= shown_pages[1]
     (matched,) = passage.matched_children
-    assert whole[matched.span.char_start : matched.span.char_end].strip() == sentence
     assert passage.score == matched.score > 0.5
+    assert passage.term_spans
+
+
+def test_a_leaf_without_a_word_of_the_query_is_returned_whole(services, tenant, windows):
+    leaf = services.client.get_chunk(tenant, "d#0.0", collection="w").chunk
+    options = {"vector": HashEmbedder(64).embed([leaf.content])[0].tolist()}
+    options |= {"retrieval": Retrieval.DENSE, "mode": SearchMode.SENTENCE_WINDOW}
+    (passage,) = services.client.search(
+        tenant, "zebras", collection="w", limit=1, window_sentences=0, **options
+    ).passages
+    assert passage.chunk.content == leaf.content
+    assert not passage.term_spans
+    by_vector = services.client.search(
+        tenant, options["vector"], collection="w", limit=1, mode=SearchMode.SENTENCE_WINDOW
+    )
+    assert by_vector.passages[0].chunk.content == leaf.content
 
 
 def test_windows_of_one_document_share_no_text(windows):

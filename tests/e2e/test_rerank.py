@@ -112,17 +112,10 @@ def test_the_searches_of_a_batch_are_reranked(reranked: Running) -> None:
     modes = [mode for mode in SearchMode if mode is not SearchMode.SUMMARY_FIRST]
     queries = [SearchQuery("t", QUERY, mode=mode) for mode in modes]
     queries.append(SearchQuery("t", QUERY, merge_adjacent=True, rerank=True))
-    queries.append(SearchQuery("t", QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=True))
-    *results, joined, refused = reranked.client.batch_search(queries)
-    for mode, result in zip(modes, results, strict=True):
+    for result in reranked.client.batch_search(queries):
         assert isinstance(result, SearchResult)
-        is_reranked = mode is not SearchMode.SENTENCE_WINDOW
-        assert result.reranked == is_reranked
-        if is_reranked:
-            assert ids_of(result) == BEST_FIRST
-    assert isinstance(joined, SearchResult)
-    assert ids_of(joined) == BEST_FIRST
-    assert isinstance(refused, InvalidArgument)
+        assert result.reranked
+        assert ids_of(result) == BEST_FIRST
 
 
 def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:
@@ -178,9 +171,8 @@ def test_metrics_count_the_calls_of_the_reranker(reranked: Running, metrics_addr
 
 
 def test_searches_that_cannot_be_reranked_are_refused(reranked: Running, services: Running) -> None:
-    with pytest.raises(InvalidArgument, match="SENTENCE_WINDOW is not reranked"):
-        reranked.client.search("t", QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=True)
-    assert not reranked.client.search("t", QUERY, mode=SearchMode.SENTENCE_WINDOW).reranked
+    with pytest.raises(InvalidArgument, match="needs a text"):
+        reranked.client.search("t", [1.0] * 64, rerank=True)
     request = retriever_pb2.SearchRequest(tenant_id="nobody", text="x", rerank=True)
     with pytest.raises(grpc.RpcError) as caught:
         services.raw_retriever.Search(request, timeout=5)

@@ -12,19 +12,16 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SummaryUnit
-from hrag.values.deadline import NEVER
+from hrag.types import Passage, Retrieval, SearchMode, SummaryUnit
 from tests.conftest import Engine, engine_at
 from tests.contract.test_engine_twins import drawn
 from tests.support.documents.fakes import (
-    DIMENSION,
     ModelCollection,
     collection_settings,
     matched_leaves,
     read_passages,
 )
-from tests.support.documents.vocabulary import question, wordy
-from tests.support.engines.rankings import Embedder, PlainSnapshot, search_of
+from tests.support.documents.vocabulary import wordy
 from tests.support.engines.summary_model import ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
@@ -88,9 +85,6 @@ def test_a_smaller_limit_returns_the_first_passages(sizes, draw):
             if mode is SearchMode.CONTEXT:
                 smaller = replace(smaller, token_budget=draw.randint(1, request.token_budget))
             less, more = (read_passages(snapshot, request) for request in (smaller, larger))
-            if mode is SearchMode.SENTENCE_WINDOW:
-                assert less.passages == more.passages[:low]
-                continue
             leaves = matched_leaves(less.passages)
             assert leaves.items() <= matched_leaves(more.passages).items(), (smaller, larger)
             if request.merge_adjacent:
@@ -100,29 +94,3 @@ def test_a_smaller_limit_returns_the_first_passages(sizes, draw):
                 first = more.passages[: len(less.passages)]
                 assert less.passages == first, (smaller, larger)
                 assert request.token_budget or len(first) == min(low, len(more.passages))
-
-
-@five_examples
-@given(sizes, randoms)
-def test_a_smaller_limit_returns_parts_of_the_sentence_windows(sizes, draw):
-    """The windows are in the same order, which is the order of their best leaves."""
-    nothing = PlainSnapshot(())
-    embedder = Embedder(nothing, DIMENSION, "fake")
-    with collection(sizes, draw) as engine:
-        search = search_of(nothing, embedder=embedder, reader=engine.reader)
-        for _ in range(REQUESTS):
-            query = SearchQuery(
-                "t",
-                question(draw),
-                "c",
-                mode=SearchMode.SENTENCE_WINDOW,
-                candidates=draw.choice([1, 4, 200]),
-                window_sentences=draw.choice([0, 1, 3]),
-                merge_adjacent=draw.random() < 0.5,
-                retrieval=draw.choice([Retrieval.HYBRID, Retrieval.DENSE]),
-                neighbour_bonus=draw.choice([None, 0.5]),
-            )
-            low, high = sorted(draw.choices(range(1, MAX_LIMIT), k=2))
-            less, more = (search(replace(query, limit=n), NEVER).passages for n in (low, high))
-            indexes = dict.fromkeys(containers(less, more))
-            assert [*indexes] == [*range(len(indexes))], query

@@ -20,16 +20,15 @@ from hrag.engine.find import (
     RankedChunk,
     RankedChunks,
     ResultForm,
-    SurroundedLeaves,
 )
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
-from hrag.passages.surrounded_leaf import SurroundedLeaf, surrounded_leaf
+from hrag.passages.sentence_window import windowed
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.deadline import Deadline
 from hrag.values.reply_limit import SEARCH_ADVICE
-from hrag.values.search import Passage, Retrieval
+from hrag.values.search import Passage, Retrieval, SearchMode
 from hrag.values.tree import ChunkRecord
 from hrag_fast import CitedDocument, PassageEncoder
 
@@ -89,9 +88,9 @@ class Fetch:
     deadline: Deadline
 
     def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
-        """Returns one passage, chunk, or leaf with the text around it, for each of the best groups.
+        """Returns a passage, or a chunk with its key, for each of the best groups.
 
-        `self.form` decides which of them are returned, and how passages are encoded.
+        `self.form` decides which of the two is returned, and how passages are encoded.
         A group is a chunk with the matched leaves that it represents. The RoundOutcome says whether
         groups were left out. Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
         """
@@ -102,8 +101,6 @@ class Fetch:
                 return tuple(map(encode, passages)), outcome
             case Encoded(fields=fields):
                 return self._encode_passages(fields, groups)
-            case SurroundedLeaves(chars=chars):
-                return self._read_leaves(chars, groups)
             case RankedChunks():
                 return self._read_ranked_chunks(groups)
             case _:
@@ -195,6 +192,8 @@ class Fetch:
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
             return None
+        if request.mode is SearchMode.SENTENCE_WINDOW:
+            return None
         records: list[ChunkRecord | None] = [None] * len(keys)
         groups_of: dict[int, list[int]] = {}
         for group, key in enumerate(keys):
@@ -235,23 +234,6 @@ class Fetch:
             left_bytes -= len(passage)
         return tuple(encoded)
 
-    def _read_leaves(
-        self, chars: int, groups: AncestorGroups
-    ) -> tuple[tuple[SurroundedLeaf, ...], RoundOutcome]:
-        """Returns the best leaves, each with `chars` characters of text before and after it.
-
-        Each of these groups is a single leaf, because the requested level is the level of the
-        leaves.
-        """
-        limit = self.request.limit
-        reply, leaves = self.request.reply, []
-        for draft in islice(self._drafts(groups), limit):
-            reply.check(draft.content_bytes, SEARCH_ADVICE)
-            reply = reply.after(draft.content_bytes)
-            score = groups.score(draft.groups[0])
-            leaves.append(surrounded_leaf(draft.document, draft.position, score, chars))
-        return tuple(leaves), RoundOutcome.of_groups(len(groups), limit)
-
     def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], RoundOutcome]:
         """Chooses which drafts become passages.
 
@@ -280,7 +262,14 @@ class Fetch:
         group in `groups`. `key` is the key of the group, which identifies its chunk.
         """
         document = self.documents.tree_text(split_label(key)[0])
-        return PassageDraft.of(document, groups.position(key), group)
+        draft = PassageDraft.of(document, groups.position(key), group)
+        if self.request.mode is not SearchMode.SENTENCE_WINDOW:
+            return draft
+        leaves = groups.leaves(draft.groups)
+        place = self.terms.cited_place(document, groups.level, leaves, draft.record, spans=True)
+        if not place.term_spans:
+            return draft
+        return windowed(draft, place.sentence, self.request.window_sentences)
 
     @property
     def _has_term_spans(self) -> bool:

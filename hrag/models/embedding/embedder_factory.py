@@ -53,9 +53,8 @@ def _check_names(names: Iterable[str]) -> None:
 class QueryEmbedders:
     """The embedders of a search: one for queries, one for the sentences of passages.
 
-    The search mode SENTENCE_WINDOW and the citations of answers need the vectors of sentences. Both
-    embedders have the same model. If the model embeds queries and passages in the same way, both
-    embedders are the same object.
+    The citations of answers need the vectors of sentences. Both embedders have the same model. If
+    the model embeds queries and passages in the same way, both embedders are the same object.
     """
 
     queries: Embedder

@@ -18,11 +18,10 @@ from hrag.engine.common.labels import MAX_ORDINAL
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
-from hrag.engine.find import VALUES, Encoded, FindRequest, FindResult, SurroundedLeaves
+from hrag.engine.find import VALUES, Encoded, FindRequest, FindResult
 from hrag.engine.protocols import Snapshot
 from hrag.filters import Filter
 from hrag.models.embedding import Vectors
-from hrag.passages.sentence_context import surrounding_chars
 from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.types import (
     DEFAULT_CONTEXT_TOKENS,
@@ -47,7 +46,6 @@ SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
 # Engines sum float32 products in different orders, so scores of a leaf may differ by this much.
 SCORE_TOLERANCE = 1e-5
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
-LEAVES = SurroundedLeaves(surrounding_chars(2))
 
 Leaf = tuple[str, int]
 """A leaf: the id of its document, and its index among the leaves of the document."""
@@ -246,11 +244,8 @@ def find(
 def read_passages(snapshot: Snapshot, request: FindRequest) -> FindResult[Any]:
     """Searches twice, for passages as values and as encoded bytes; fails if they differ.
 
-    Returns the values. In the mode SENTENCE_WINDOW, it searches once, for leaves with the text
-    around them, because this mode needs that.
+    Returns the values.
     """
-    if request.mode is SearchMode.SENTENCE_WINDOW:
-        return snapshot.find(replace(request, mode=SearchMode.STANDARD), LEAVES)
     result, encoded = snapshot.find(request, VALUES), snapshot.find(request, ENCODED)
     sent = [retriever_pb2.SearchResponse.FromString(passage) for passage in encoded.passages]
     expected = [

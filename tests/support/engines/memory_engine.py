@@ -32,7 +32,6 @@ from hrag.engine import (
     PassageForm,
     RankedChunk,
     RankedChunks,
-    SurroundedLeaves,
 )
 from hrag.engine.common.records import CollectionRecord
 from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome, choose_drafts
@@ -60,7 +59,7 @@ from hrag.engine.engine_documents import (
 )
 from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
-from hrag.passages.cited_place import TermLocator
+from hrag.passages.cited_place import CitedPlace, TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import (
     MAX_HEADING_CHARS,
@@ -69,7 +68,7 @@ from hrag.passages.indexed_text import (
     indexed_leaves,
     indexed_name,
 )
-from hrag.passages.surrounded_leaf import surrounded_leaf
+from hrag.passages.sentence_window import windowed
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -863,10 +862,6 @@ class MemorySnapshot:
         """Returns passages in the requested form, and the outcome of this round of the search."""
         chunks = [(group.version.text, group.position) for group in groups]
         scores = [float(group.score) for group in groups]
-        if isinstance(form, SurroundedLeaves):
-            scored = zip(chunks[: request.limit], scores, strict=False)
-            surrounded = [surrounded_leaf(*chunk, score, form.chars) for chunk, score in scored]
-            return tuple(surrounded), RoundOutcome.of_groups(len(groups), request.limit)
         rerank_scores = [request.rerank_scores.get(group.key) for group in groups]
         reranked = sum(score is not None for score in rerank_scores)
 
@@ -878,10 +873,19 @@ class MemorySnapshot:
             ]
             return [leaf.match for *_, leaf in sorted(ranked, key=lambda entry: entry[:2])]
 
-        def passage(draft: PassageDraft) -> types.Passage:
+        def place(draft: PassageDraft, *, spans: bool) -> CitedPlace:
             arguments = (draft.document, self._level, leaves(draft.groups), draft.record)
+            return locator.cited_place(*arguments, spans=spans)
+
+        def window(draft: PassageDraft) -> PassageDraft:
+            cited = place(draft, spans=True)
+            if not cited.term_spans:
+                return draft
+            return windowed(draft, cited.sentence, request.window_sentences)
+
+        def passage(draft: PassageDraft) -> types.Passage:
             spans = request.retrieval is not Retrieval.DENSE
-            return passage_of(draft, matches, locator.cited_place(*arguments, spans=spans))
+            return passage_of(draft, matches, place(draft, spans=spans))
 
         matches = SimpleNamespace(
             level=self._level,
@@ -890,6 +894,8 @@ class MemorySnapshot:
             leaves=leaves,
         )
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
+        if request.mode is SearchMode.SENTENCE_WINDOW:
+            drafts = [window(draft) for draft in drafts]
         result = choose_drafts(request, drafts, matches)
         selection = RoundOutcome.of_drafts(result, len(groups), request)
         if isinstance(form, RankedChunks):

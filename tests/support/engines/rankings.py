@@ -14,12 +14,10 @@ from hrag.engine import (
     PassageForm,
     RankedChunk,
     RankedChunks,
-    SurroundedLeaves,
 )
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
-from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import CollectionSettings, SearchMode, SearchQuery, TreeSettings
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
@@ -81,18 +79,9 @@ class PlainSnapshot:
         """Returns the name itself, which stands for a passage."""
         return name
 
-    def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
-        """Returns the leaves with these names, each with `chars` characters before and after it.
-
-        Tests of SENTENCE_WINDOW override it; the other modes do not read text around leaves.
-        """
-        raise AssertionError("only a search in SENTENCE_WINDOW reads leaves with text around them")
-
     def _read(
         self, names: Sequence[str], form: Any, rerank_scores: Mapping[str, float]
     ) -> tuple[Any, ...]:
-        if isinstance(form, SurroundedLeaves):
-            return self.leaves(names, form.chars)
         if isinstance(form, RankedChunks):
             index = self.ranking.index
             return tuple(RankedChunk(index(name), self.passage(name)) for name in names)
@@ -192,7 +181,5 @@ def search_of(
 ) -> Search:
     embedder = embedder or Embedder(snapshot)
     reader = reader or FakeReader(snapshot)
-    queries, sentences = CachedQueries(embedder, 10), CachedQueries(embedder, 10)
-    return Search(
-        reader, embedder, queries, sentences, return_level, reranking=reranking, reply=reply
-    )
+    queries = CachedQueries(embedder, 10)
+    return Search(reader, embedder, queries, return_level, reranking=reranking, reply=reply)

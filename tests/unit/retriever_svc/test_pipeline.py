@@ -238,7 +238,7 @@ def test_stages_are_timed_in_microseconds() -> None:
     ticks = count(step=0.001)
     embedder = Embedder(snapshot)
     cache = CachedQueries(embedder, 1)
-    search = Search(FakeReader(snapshot), embedder, cache, cache, 2, clock=lambda: next(ticks))
+    search = Search(FakeReader(snapshot), embedder, cache, 2, clock=lambda: next(ticks))
     timings = search(QUERY, NEVER).timings
     stages = (timings.embed_us, timings.search_us, timings.climb_us, timings.fetch_us)
     assert stages == (1000, 2000, 3000, 4000)

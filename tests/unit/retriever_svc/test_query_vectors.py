@@ -12,12 +12,11 @@ from hrag.engine import VALUES
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
-from hrag.types import CollectionSettings, Retrieval, SearchMode, SearchQuery, TreeSettings
+from hrag.types import CollectionSettings, Retrieval, SearchQuery, TreeSettings
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.reply_limit import UNLIMITED
 from retriever_svc.query_vectors import QueryVectors
 from retriever_svc.search_run import SearchRun, VectorMissing
-from retriever_svc.work_limit import EmbeddingWork
 
 DIMENSION = 4
 # The settings of collections with both sources, with vectors only, and with words only.
@@ -35,7 +34,7 @@ def query(text: Any = "cats", **options: Any) -> SearchQuery:
 def run_of(search_query: SearchQuery) -> SearchRun:
     """Returns the search of a query, without the parts that read a store."""
     nothing: Any = None
-    return SearchRun(nothing, search_query, NEVER, EmbeddingWork())
+    return SearchRun(nothing, search_query, NEVER)
 
 
 # The following tests cover what a query asks for.
@@ -202,7 +201,6 @@ def test_hybrid_continues_without_a_vector_if_its_text_cannot_be_embedded(
     ("search_query", "allows_fallback", "failure"),
     [
         (query(retrieval=Retrieval.DENSE), True, DOWN),
-        (query(mode=SearchMode.SENTENCE_WINDOW), True, DOWN),
         (query(), False, DOWN),
         (query(), True, errors.Cancelled("the caller has left")),
     ],

@@ -14,7 +14,7 @@ from hrag import errors
 from hrag.types import Chunk, MatchedChild, Passage, SearchMode, SearchQuery, SearchResult, Span
 from hrag.values.deadline import NEVER, Deadline
 from hrag.wire.passages import encoded_passage
-from retriever_svc.rerank_stage import RerankSetup, RerankStage
+from retriever_svc.rerank_stage import RerankSetup
 from tests.support.engines.rankings import QUERY, FakeReader, PlainSnapshot, search_of
 
 NAMES = [f"p{number}" for number in range(20)]
@@ -245,13 +245,6 @@ def test_modes_that_rank_chunks_are_reranked(mode: SearchMode) -> None:
 
 
 @pytest.mark.parametrize("rerank", [None, False])
-def test_windows_of_sentences_are_not_reranked(rerank: bool | None) -> None:
-    assert not RerankStage(RerankSetup(FakeReranker(ValueSnapshot(NAMES)))).applies_to(
-        replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=rerank)
-    )
-
-
-@pytest.mark.parametrize("rerank", [None, False])
 def test_a_search_by_vector_or_without_a_reranker_is_not_reranked(rerank: bool | None) -> None:
     result, reranker = search(query=[1, 0, 0, 0], rerank=rerank)
     assert (reranker.calls, result.reranked, result.rerank_failure) == ([], False, "")
@@ -266,10 +259,7 @@ def test_a_search_may_switch_reranking_off() -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        ({"mode": SearchMode.SENTENCE_WINDOW}, "SENTENCE_WINDOW is not reranked"),
-        ({"query": [1, 0, 0, 0]}, "needs a text"),
-    ],
+    [({"query": [1, 0, 0, 0]}, "needs a text")],
 )
 def test_searches_that_cannot_be_reranked_are_refused_if_they_require_it(
     options: dict[str, Any], words: str

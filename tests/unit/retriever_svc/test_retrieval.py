@@ -153,7 +153,6 @@ def test_without_a_lexical_index_vectors_are_searched_and_the_fallback_is_counte
     [
         ({"retrieval": Retrieval.DENSE}, errors.NoVectors),
         ({"query": VECTOR}, errors.NoVectors),
-        ({"mode": SearchMode.SENTENCE_WINDOW}, errors.NoVectors),
     ],
 )
 def test_a_search_that_needs_vectors_is_refused_in_a_collection_without_vectors(
@@ -240,11 +239,6 @@ def test_each_search_of_a_batch_has_its_own_sources_fallback_or_error() -> None:
         ({"query": VECTOR, "retrieval": Retrieval.LEXICAL}, "retrieval", "LEXICAL and text is emp"),
         ({"query": VECTOR, "retrieval": Retrieval.HYBRID}, "retrieval", "HYBRID and text is empty"),
         (
-            {"mode": SearchMode.SENTENCE_WINDOW, "retrieval": Retrieval.LEXICAL},
-            "retrieval",
-            "SENTENCE_WINDOW compares the vectors",
-        ),
-        (
             {"retrieval": Retrieval.DENSE, "fusion": FusionMethod.CONVEX},
             "fusion",
             "only HYBRID uses it, so leave it unset in DENSE",
@@ -280,6 +274,9 @@ def test_the_error_for_an_invalid_option_names_its_field_and_its_value(
         {"lexical_weight": 1.0, "neighbour_bonus": 1.0, "max_per_document": 1000},
         {"mode": SearchMode.CONTEXT, "cut_last": True},
         {"mode": SearchMode.CONTEXT, "limit": 100, "token_budget": 1},
+        {"mode": SearchMode.SENTENCE_WINDOW, "window_sentences": 0},
+        {"mode": SearchMode.SENTENCE_WINDOW, "window_sentences": 20, "limit": 100},
+        {"mode": SearchMode.SENTENCE_WINDOW, "retrieval": Retrieval.LEXICAL},
     ],
 )
 def test_options_equal_to_their_limits_are_allowed(options: dict[str, Any]) -> None:

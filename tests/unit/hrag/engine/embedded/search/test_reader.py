@@ -19,7 +19,6 @@ from hrag.errors import CollectionNotFound
 from hrag.types import Retrieval, SearchQuery, SummaryUnit
 from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.search_run import SearchRun
-from retriever_svc.work_limit import EmbeddingWork
 from tests.conftest import Engine
 from tests.support.documents.fakes import (
     ModelCollection,
@@ -34,7 +33,7 @@ from tests.support.documents.fakes import (
 from tests.support.until import until
 
 NOTHING: Any = None
-RUN = SearchRun(NOTHING, SearchQuery("t", "a title"), NEVER, EmbeddingWork())
+RUN = SearchRun(NOTHING, SearchQuery("t", "a title"), NEVER)
 RUN.vector = query_vector(1)
 # The background thread does its work within this time, even on a busy machine.
 WAIT_S = 10.0

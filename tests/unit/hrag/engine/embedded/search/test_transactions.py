@@ -63,8 +63,7 @@ def test_a_search_begins_one_transaction_and_another_if_it_requires_a_sequence(
     engine, counting, options, transactions
 ):
     embedder = HashEmbedder(DIMENSION)
-    cached = CachedQueries(embedder, 100)
-    search = Search(engine.reader, embedder, cached, cached, 1)
+    search = Search(engine.reader, embedder, CachedQueries(embedder, 100), 1)
     search(SearchQuery("t", "the collection's first", collection="c"), Deadline.after(5))
     counting.begun = 0
     query = {"query": "a question", "limit": 2, **options}
