@@ -1,5 +1,6 @@
 """Measures the development sets on running services, and turns the results into figures."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ from hrag.evaluation.retrieval_metrics import MRR, NDCG, RECALL, at_budget
 from hrag.evaluation.searches import DEFAULT_BUDGETS, SearchTarget, search_all
 from hrag.evaluation.summary import RetrievalFigures, SystemFigures, summarise
 from hrag.evaluation.systems import System, parse_systems
-from hrag.types import Retrieval, SearchMode
+from hrag.types import Retrieval, SearchMode, SettingsRequest, SummaryScope, SummaryUnit
 
 TENANT = "quality"
 SEED = 0
@@ -23,12 +24,23 @@ MODES = (
     SearchMode.AUTO_MERGE,
     SearchMode.SMALL_TO_BIG,
 )
-# A system is a mode with a retrieval. The first systems have the default retrieval, and only they
-# have targets. The next systems have dense retrieval alone, and the last have lexical retrieval
-# alone.
+# The other modes, with the default retrieval. SUMMARY_FIRST chooses sections or documents first.
+OTHER_MODES = (
+    f"{SearchMode.SENTENCE_WINDOW}",
+    *(f"{SearchMode.SUMMARY_FIRST}:summary_scope={scope}" for scope in SummaryScope),
+)
+# A system is a mode with a retrieval. The first systems have the default retrieval, and only those
+# of MODES have targets. The next systems have dense retrieval alone, and the last have lexical
+# retrieval alone.
 SYSTEMS = ",".join(
-    f"{mode}{source}" for source in ("", ":dense", ":lexical") for mode in MODES
-)  # fmt: skip
+    (
+        *MODES,
+        *OTHER_MODES,
+        *(f"{mode}:{source}" for source in ("dense", "lexical") for mode in MODES),
+    )
+)
+# The indexer writes the summaries of all documents within this time, or the run ends.
+_SUMMARIES_S = 600.0
 
 Say = Callable[[str], None]
 
@@ -38,13 +50,15 @@ class CallsFailed(Exception):
 
 
 def ingest(client: Client, sets: Iterable[QualitySet], say: Say) -> None:
-    """Stores the documents of each set in the collection of its corpus.
+    """Stores the documents of each set in the collection of its corpus, with summaries of sections.
 
-    Raises the error of a document that cannot be stored.
+    Raises the error of a document that cannot be stored, and CallsFailed if summaries are missing
+    for too long.
     """
+    settings = SettingsRequest(summaries=SummaryUnit.SECTION)
     for quality_set in {quality_set.collection: quality_set for quality_set in sets}.values():
         with suppress(CollectionExists):
-            client.create_collection(TENANT, quality_set.collection)
+            client.create_collection(TENANT, quality_set.collection, settings)
         tokens = 0
         for outcome in client.ingest_many(
             TENANT, quality_set.documents(), collection=quality_set.collection
@@ -52,7 +66,18 @@ def ingest(client: Client, sets: Iterable[QualitySet], say: Say) -> None:
             if isinstance(outcome, HragError):
                 raise outcome
             tokens += outcome.token_count
+        _wait_for_summaries(client, quality_set.collection)
         say(f"{quality_set.collection}: {tokens:,} tokens stored")
+
+
+def _wait_for_summaries(client: Client, collection: str) -> None:
+    end = time.monotonic() + _SUMMARIES_S
+    while missing := client.index_status(TENANT, collection=collection).unsummarised_documents:
+        if time.monotonic() > end:
+            raise CallsFailed(
+                f"{missing} documents of {collection} have no summary after {_SUMMARIES_S:.0f} s"
+            )
+        time.sleep(0.1)
 
 
 def measure(client: Client, quality_set: QualitySet, systems: Sequence[System]) -> RetrievalFigures:

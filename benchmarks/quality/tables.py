@@ -14,6 +14,7 @@ _ABOUT = f"""\
 Written by `python -m benchmarks.quality --store`; [how it is measured](../../../METHOD.md).
 Recall of gold characters in % when the passages fill {_BUDGETS} tokens in order, the last one
 cut. A system is a mode with the default retrieval, or with `:dense` or `:lexical` alone.
+SUMMARY_FIRST chooses sections or documents first, as its `summary_scope` says.
 Figures that miss their target are **bold**.
 """
 

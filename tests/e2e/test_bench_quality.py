@@ -15,8 +15,9 @@ DATA = Path(__file__).parent.parent / "data" / "quality"
 
 def test_sets_are_ingested_and_searched_through_services(services: Running) -> None:
     """Pseudo-embeddings have no meaning, so dense retrieval finds less than hybrid retrieval."""
-    measured = run(services.client, read_sets(DATA), "standard,small_to_big:dense", "a test")
-    assert measured.about["systems"] == ["standard", "small_to_big:dense"]
+    systems = ["standard", "summary_first:summary_scope=documents", "small_to_big:dense"]
+    measured = run(services.client, read_sets(DATA), ",".join(systems), "a test")
+    assert measured.about["systems"] == systems
     recall = {
         system: [
             measured.figures[f"quality.miniature.{system}.recall_{budget}"].value
@@ -25,6 +26,8 @@ def test_sets_are_ingested_and_searched_through_services(services: Running) -> N
         for system in ("standard", "small_to_big_dense")
     }
     assert recall["standard"][0] > 0.9 > recall["small_to_big_dense"][0] > 0
+    two_tiers = "quality.miniature.summary_first_summary_scope_documents.recall_8000"
+    assert 0 < measured.figures[two_tiers].value <= 1
     # All documents together have about 3,000 tokens, so a budget of 8,000 includes every answer.
     assert recall["standard"][1] == recall["small_to_big_dense"][1] == 1
 

@@ -19,6 +19,7 @@ from hrag.evaluation.questions import GoldSpan, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 from hrag.evaluation.searches import DEFAULT_BUDGETS, SearchTarget
 from hrag.evaluation.summary import RetrievalFigures, summarise
+from hrag.types import SearchMode
 
 MINIATURE = Path(__file__).parents[2] / "data" / "quality"
 ABOUT = {
@@ -106,7 +107,8 @@ def test_the_error_for_a_folder_without_sets_lists_the_expected_files(
 def test_every_target_is_measured_by_default() -> None:
     assert len(TARGETS) == 4 * 4 * 4
     systems = {system.name for system in systems_of(SYSTEMS)}
-    assert len(systems) == 12
+    assert len(systems) == 15
+    assert {system.mode for system in systems_of(SYSTEMS)} == set(SearchMode)
     assert {system for _, system, _ in TARGETS} <= systems
     assert {budget for _, _, budget in TARGETS} == set(DEFAULT_BUDGETS)
     assert TARGETS["covid_qa", "context", 1000] == pytest.approx(0.85)
