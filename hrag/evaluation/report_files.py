@@ -4,9 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hrag.evaluation.findings import Findings, findings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import JudgeFigures
+from hrag.evaluation.question_kinds import KindFigures
+from hrag.evaluation.question_records import QuestionRecord
+from hrag.evaluation.searches import SearchTarget
 from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json
+from hrag.evaluation.systems import System
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +20,9 @@ class Report:
 
     `about` says when, where and with which models the result was measured. `retrieval` is None if
     no question has gold. `judged` is None if no answers were judged. `generated` is None if no
-    questions were generated.
+    questions were generated. `questions` has one record for each question, and `kinds` the figures
+    of each kind of question. `systems` are the compared systems, and `where` is what they searched.
+    `explorer` is the address of the explorer for links; without it, there are no links.
     """
 
     about: Mapping[str, str | int]
@@ -23,7 +30,17 @@ class Report:
     judged: JudgeFigures | None = None
     generated: GenerationResult | None = None
     warnings: tuple[str, ...] = ()
+    questions: tuple[QuestionRecord, ...] = ()
+    kinds: tuple[KindFigures, ...] = ()
+    systems: tuple[System, ...] = ()
+    where: SearchTarget | None = None
+    explorer: str = ""
     version: int = field(default=VERSION, init=False)
+
+    @property
+    def findings(self) -> Findings:
+        """What the comparison has shown, in sentences."""
+        return findings(self.retrieval, self.judged, self.kinds)
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
@@ -43,4 +60,4 @@ class Report:
 
 def report_json(report: Report) -> dict[str, Any]:
     """Returns the report as JSON values. Shares are from 0 to 1; times are in microseconds."""
-    return as_json(report)
+    return {"findings": as_json(report.findings), **as_json(report)}
