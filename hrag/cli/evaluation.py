@@ -8,6 +8,20 @@ from typing import Annotated
 
 import typer
 
+from hrag.cli.evaluation_options import (
+    JUDGE_PANEL,
+    OUTPUT_PANEL,
+    AnswerTokens,
+    BaselineName,
+    Budgets,
+    ChatConcurrency,
+    Compare,
+    JudgeSample,
+    Resume,
+    Sample,
+    Seed,
+    Split,
+)
 from hrag.cli.evaluation_run import (
     DEFAULT_BUDGETS,
     EvaluationOptions,
@@ -34,44 +48,16 @@ from hrag.cli.options import (
 from hrag.cli.terminal import output
 from hrag.values.limits import DEFAULT_COLLECTION
 
-_JUDGE_PANEL = "Chat model"
-_OUTPUT_PANEL = "Output"
 _DEFAULT_COMPARE = "context,small_to_big,auto_merge,standard"
 
 
 def _evaluation_options(
-    compare: Annotated[
-        str,
-        typer.Option(
-            metavar="LIST",
-            help="What to compare, separated by commas: mode or mode:retrieval (hybrid, dense or "
-            "lexical), with options of a search as in auto_merge:merge_ratio=0.7. "
-            "collection=NAME compares collections.",
-        ),
-    ] = _DEFAULT_COMPARE,
-    baseline: Annotated[
-        str,
-        typer.Option(
-            help="The entry of --compare that the others are compared with. Default: the last.",
-            show_default=False,
-        ),
-    ] = "",
-    budgets: Annotated[
-        str,
-        typer.Option(metavar="LIST", help="Token budgets to compare at, separated by commas."),
-    ] = DEFAULT_BUDGETS,
-    split: Annotated[
-        str, typer.Option(help="The file in qrels/ to use, if QUESTIONS is a BEIR folder.")
-    ] = "test",
-    sample: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Number of questions to use, drawn at random; 0 means all questions."
-        ),
-    ] = 0,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed for everything that is drawn at random.")
-    ] = 0,
+    compare: Compare = _DEFAULT_COMPARE,
+    baseline: BaselineName = "",
+    budgets: Budgets = DEFAULT_BUDGETS,
+    split: Split = "test",
+    sample: Sample = 0,
+    seed: Seed = 0,
     ingest: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +74,7 @@ def _evaluation_options(
             min=0,
             help="First let the chat model write questions about chunks of the collection into "
             "QUESTIONS (.jsonl), until the file has this number of questions.",
-            rich_help_panel=_JUDGE_PANEL,
+            rich_help_panel=JUDGE_PANEL,
         ),
     ] = 0,
     judge: Annotated[
@@ -97,50 +83,19 @@ def _evaluation_options(
             "--judge",
             help="Let the chat model answer from each mode's passages and compare the answers "
             "with the baseline's. Tokens are counted and shown.",
-            rich_help_panel=_JUDGE_PANEL,
+            rich_help_panel=JUDGE_PANEL,
         ),
     ] = False,
-    judge_sample: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Maximum number of questions to judge, drawn at random.",
-            rich_help_panel=_JUDGE_PANEL,
-        ),
-    ] = 50,
-    answer_tokens: Annotated[
-        int,
-        typer.Option(
-            min=32,
-            max=100_000,
-            help="Token budget of the passages that an answer is made from.",
-            rich_help_panel=_JUDGE_PANEL,
-        ),
-    ] = 4000,
-    concurrency: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=64,
-            help="Maximum number of calls of the chat model that run at the same time.",
-            rich_help_panel=_JUDGE_PANEL,
-        ),
-    ] = 4,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Store finished calls in this file, and do not repeat calls that it contains.",
-            rich_help_panel=_OUTPUT_PANEL,
-            show_default=False,
-        ),
-    ] = None,
+    judge_sample: JudgeSample = 50,
+    answer_tokens: AnswerTokens = 4000,
+    concurrency: ChatConcurrency = 4,
+    resume: Resume = None,
     json: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Write all figures, and for each question all passages and answers, as JSON.",
-            rich_help_panel=_OUTPUT_PANEL,
+            rich_help_panel=OUTPUT_PANEL,
             show_default=False,
         ),
     ] = None,
@@ -150,7 +105,7 @@ def _evaluation_options(
             metavar="FILE",
             help="Write a report: findings, all questions side by side, and plots, in one HTML "
             "file that needs no network.",
-            rich_help_panel=_OUTPUT_PANEL,
+            rich_help_panel=OUTPUT_PANEL,
             show_default=False,
         ),
     ] = None,
@@ -159,7 +114,7 @@ def _evaluation_options(
         typer.Option(
             metavar="FILE",
             help="Write a table with one row for each question.",
-            rich_help_panel=_OUTPUT_PANEL,
+            rich_help_panel=OUTPUT_PANEL,
             show_default=False,
         ),
     ] = None,
@@ -169,7 +124,7 @@ def _evaluation_options(
             metavar="URL",
             help="Address of the explorer, such as http://localhost:8080. The report then links "
             "passages and questions to it.",
-            rich_help_panel=_OUTPUT_PANEL,
+            rich_help_panel=OUTPUT_PANEL,
             show_default=False,
         ),
     ] = "",

@@ -171,7 +171,7 @@ class EvaluationRun:
 
         # The chat model is opened first, so that a missing setting ends the command before any
         # work is done.
-        chat = self._chat() if self.options.judge or self.options.generate else None
+        chat = chat_model() if self.options.judge or self.options.generate else None
         generated = self._generate(path, chat) if chat and self.options.generate else None
         questions = self._sample(read_questions(path, self.options.split))
         with_gold = [question for question in questions if question.gold]
@@ -179,15 +179,22 @@ class EvaluationRun:
             raise Failure(f"no question in {path} says where its answer is; add gold or --judge")
         warnings = [*self._warnings(questions)]
         measured = self._search(with_gold) if with_gold else None
-        judged = None
+        judged, judge_error = None, ""
         if chat and self.options.judge:
-            judged = self._judge(questions, chat)
+            try:
+                judged = self._judge(questions, chat)
+            except HragError as error:
+                # The searches are measured already, and need no judge.
+                if measured is None:
+                    raise
+                judge_error = str(error)
         report = self._report(questions, measured, judged)
         return replace(
             report,
             about=self._about(path, questions),
             generated=generated,
             warnings=(*warnings, *report.warnings),
+            judge_error=judge_error,
         )
 
     def _report(
@@ -212,21 +219,6 @@ class EvaluationRun:
             seed=options.seed,
             explorer=options.explorer,
         )
-
-    def _chat(self) -> "ChatModel":
-        from hrag.config import CommonSettings, SettingsError, load  # noqa: PLC0415
-        from hrag.models.chat.chat_factory import open_chat  # noqa: PLC0415
-
-        try:
-            chat = open_chat(load(CommonSettings))
-        except SettingsError as error:
-            raise Failure(str(error)) from None
-        if chat is None:
-            raise Failure(
-                "--judge and --generate require a chat model: set HRAG_CHAT_MODEL, and "
-                "HRAG_CHAT_BASE_URL unless the endpoint is OpenAI's"
-            )
-        return chat
 
     def _generate(self, path: Path, chat: "ChatModel") -> "GenerationResult":
         from hrag.cli.evaluation_tables import show_generated  # noqa: PLC0415
@@ -327,6 +319,23 @@ class EvaluationRun:
             "client": version("hrag"),
             **{system.name: describe(system) for system in self.options.systems},
         }
+
+
+def chat_model() -> "ChatModel":
+    """Returns the chat model of the settings; raises Failure if there is none."""
+    from hrag.config import CommonSettings, SettingsError, load  # noqa: PLC0415
+    from hrag.models.chat.chat_factory import open_chat  # noqa: PLC0415
+
+    try:
+        chat = open_chat(load(CommonSettings))
+    except SettingsError as error:
+        raise Failure(str(error)) from None
+    if chat is None:
+        raise Failure(
+            "--judge and --generate require a chat model: set HRAG_CHAT_MODEL, and "
+            "HRAG_CHAT_BASE_URL unless the endpoint is OpenAI's"
+        )
+    return chat
 
 
 def _input_document(document: Document) -> InputDocument:
