@@ -109,12 +109,16 @@ PARTS = {
     COMMAND_LINE: (
         ("terminal", "render", "option_values", "input_documents", "file_options"),
         ("archives", "read_report", "file_reader", "mcp_http"),
-        ("options", "extras", "processes", "ingest_files", "demo_corpus", "evaluation_tables"),
-        ("ingest_progress", "tree", "store", "mcp_server"),
-        ("export_format", "ingest", "read", "search", "collections", "documents"),
+        (
+            *("options", "extras", "processes", "ingest_files", "demo_corpus"),
+            *("evaluation_options", "evaluation_tables"),
+        ),
+        ("ingest_progress", "tree", "store", "mcp_server", "temporary_services"),
+        ("export_format", "ingest", "read", "search", "collections", "documents", "evaluation_run"),
         (
             "graph_formats",
             "chat",
+            "comparison",
             "demo",
             "evaluation",
             "keys",

@@ -26,6 +26,7 @@ from hrag.cli.collections import (
     reembed,
     set_alias,
 )
+from hrag.cli.comparison import compare
 from hrag.cli.demo import demo
 from hrag.cli.documents import count, delete, documents, get, remove_metadata, set_metadata
 from hrag.cli.evaluation import evaluate
@@ -198,9 +199,9 @@ _COMMANDS = (
     *(serve, gateway, ingest, read, search, answer, chat),
     *(documents, count, get, tree, delete, export),
     *(status, health, mcp, reembed),
-    *(check, backup, restore, vacuum, reindex, migrate, demo),
+    *(check, backup, restore, vacuum, reindex, migrate, demo, compare),
 )
-_SERVER_COMMANDS = (serve, read, check, backup, restore, vacuum, reindex, migrate, demo)
+_SERVER_COMMANDS = (serve, read, check, backup, restore, vacuum, reindex, migrate, demo, compare)
 for _command in _COMMANDS:
     _checked = _command
     if _command in _SERVER_COMMANDS:

@@ -10,7 +10,6 @@ question, so that other load on the machine affects both modes alike. The retrie
 questions' vectors, so no measured time includes embedding.
 """
 
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,21 +30,19 @@ from hrag.cli.ingest_progress import (
     show_skipped,
 )
 from hrag.cli.input_documents import InputDocument
-from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.cli.render import (
     chunk_suffix,
     citation,
     cited_place,
-    counted,
     duration,
     emphasised,
     excerpt,
     range_in_chunk,
 )
+from hrag.cli.temporary_services import TENANT, temporary_services, wait_for_summaries
 from hrag.cli.terminal import Failure, interrupt_on_signals, output
 from hrag.cli.tree import hierarchies, nodes
 from hrag.text.plain_text import printable
-from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 
@@ -53,15 +50,8 @@ from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 if TYPE_CHECKING:
     from hrag.client import Client
 
-TENANT = "demo"
 QUESTION_COUNT = 6
 
-# Both services must serve within this time. It is long, because each service loads the embedder,
-# perhaps on a slow machine.
-_START_S = 90.0
-_STOP_S = 20.0
-_SUMMARIES_S = 180.0
-_POLL_S = 0.1
 _BUDGET_TOKENS = 1000
 _MODES = (
     SearchMode.STANDARD,
@@ -72,22 +62,9 @@ _MODES = (
     SearchMode.CONTEXT,
 )
 
-# These settings of the demo's services override the environment. A chat model would cost money.
-# Authentication, TLS and quotas are useless here, because only the demo calls these services.
-_SETTINGS = {
-    "HRAG_EMBEDDER": "builtin",
-    "HRAG_SUMMARIES": "chunk",
-    "HRAG_CHAT_MODEL": "",
-    "HRAG_AUTH": "none",
-    "HRAG_TLS_CERT_FILE": "",
-    "HRAG_TLS_KEY_FILE": "",
-    "HRAG_TLS_CLIENT_CA_FILE": "",
-    "HRAG_TENANT_CALLS_PER_S": "",
-    "HRAG_TENANT_MAX_BYTES": "",
-    "HRAG_TENANT_MAX_DOCUMENTS": "",
-    "HRAG_TENANT_MAX_COLLECTIONS": "",
-    "HRAG_TENANT_QUOTAS_FILE": "",
-}
+# These settings of the demo's services override the environment, so that the demo shows the same on
+# every machine.
+_SETTINGS = {"HRAG_EMBEDDER": "builtin", "HRAG_SUMMARIES": "chunk"}
 
 _TIMED_MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 # The target: returning larger passages adds at most 100 ms to the latency of a search.
@@ -150,44 +127,12 @@ def demo(
     interrupt_on_signals()
     console = output()
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="hrag-demo-") as folder:
-        _run_in(Path(folder), console, documents, questions, searches)
+    with temporary_services("demo", console, _SETTINGS) as client:
+        _present(console, client, documents, questions, searches)
     console.print(
         "The services are stopped and the temporary folder is removed, after "
         f"{time.perf_counter() - started:.0f} s. Next: hrag serve, hrag ingest, hrag search."
     )
-
-
-def _run_in(
-    folder: Path,
-    console: Console,
-    documents: Sequence[InputDocument],
-    questions: Sequence[DemoQuestion],
-    searches: int,
-) -> None:
-    """Runs the demo with services whose store and logs are in `folder`."""
-    from hrag.client import Client  # noqa: PLC0415
-
-    indexer, retriever = free_addresses(2)
-    services = ServiceProcesses(
-        folder / "data", indexer, retriever, logs=folder, settings=_SETTINGS, stop_s=_STOP_S
-    )
-    try:
-        with services:
-            _wait_until_serving(console, services)
-            with Client(indexer=indexer, retriever=retriever) as client:
-                _present(console, client, documents, questions, searches)
-        services.check_stopped_cleanly()
-    except (Failure, HragError):
-        _show_logs(services)
-        raise
-
-
-def _wait_until_serving(console: Console, services: ServiceProcesses) -> None:
-    with console.status("starting both services"):
-        services.wait_until_serving(_START_S)
-    for service, address in services.addresses.items():
-        console.print(f"{service.name} serves at {address}")
 
 
 def _present(
@@ -250,26 +195,6 @@ def _search_by_source(client: "Client", question: DemoQuestion) -> list[SearchRe
     return [*leaves, budget]
 
 
-def wait_for_summaries(
-    client: "Client", console: Console, timeout_s: float = _SUMMARIES_S, poll_s: float = _POLL_S
-) -> None:
-    """Waits until the indexer has written all summaries, at most `timeout_s` seconds.
-
-    The indexer writes summaries in the background. This function asks the indexer every `poll_s`
-    seconds how many documents still wait for summaries.
-    """
-    deadline = time.monotonic() + timeout_s
-    with console.status("writing summaries") as spinner:
-        while (index := client.index_status(TENANT)).unsummarised_documents:
-            if time.monotonic() > deadline:
-                break
-            spinner.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
-            time.sleep(poll_s)
-    unfinished = index.unsummarised_documents
-    waiting = f"; {counted(unfinished, 'document')} still without summary" if unfinished else ""
-    console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")
-
-
 def _generated_questions(client: "Client", progress: IngestProgress) -> list[DemoQuestion]:
     """Returns questions made from headings and sentences of the first stored documents."""
     ids = progress.document_ids[:QUESTION_COUNT]
@@ -321,12 +246,6 @@ def _summary(
         f"{progress.seconds:.1f} s.{first_right} Returning larger passages added "
         f"{duration(added_us)} to the p99 latency in the service; the target is at most 100 ms."
     )
-
-
-def _show_logs(services: ServiceProcesses) -> None:
-    stderr = Console(stderr=True)
-    stderr.print(Text("last log lines of the services:", style="bold"))
-    stderr.print(Text(printable(services.log_tail())), soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from rich.text import Text
 from hrag.cli.render import counted, duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
+from hrag.evaluation.findings import Findings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.report_files import Report
@@ -21,6 +22,7 @@ from hrag.text.plain_text import printable
 Row = list[str | Text]
 _ANY_WIDTH = 1000
 _FAILURES_SHOWN = 5
+_KINDS_SHOWN = 5
 _TITLES = {
     RECALL: "recall of the gold (the expected text), % [95 % interval]",
     PRECISION: "precision, %: how much of the text of the passages is gold",
@@ -30,13 +32,26 @@ _TITLES = {
 
 
 def show_report(report: Report, console: Console) -> None:
-    """Prints the tables, each followed by the calls that failed, then the warnings."""
+    """Prints the findings, the tables, each with the calls that failed, then the warnings."""
+    show_findings(report.findings, console)
     if report.retrieval is not None:
         _show_retrieval(report.retrieval, console)
     if report.judged is not None:
         _show_judged(report.judged, console)
     for warning in report.all_warnings:
         console.print(Text(printable(f"warning: {warning}"), style="yellow"), soft_wrap=True)
+
+
+def show_findings(found: Findings, console: Console) -> None:
+    """Prints which system is better, for which questions, and at what cost."""
+    console.print(Text(printable(found.first), style="bold"), soft_wrap=True)
+    lines = [*found.further, *found.costs]
+    lines += [f"{kind.better} is better: {kind.text}" for kind in found.kinds[:_KINDS_SHOWN]]
+    if len(found.kinds) > _KINDS_SHOWN:
+        lines.append(f"{len(found.kinds) - _KINDS_SHOWN:,} more kinds differ: see --html")
+    for line in lines:
+        console.print(Text(printable(line)), soft_wrap=True)
+    console.print()
 
 
 def show_generated(generated: GenerationResult, path: Path, console: Console) -> None:

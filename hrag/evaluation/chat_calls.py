@@ -5,6 +5,7 @@ sent again, the stored reply is used, and the prompt is neither paid for nor cou
 calls are counted separately, and their errors are raised.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,11 +30,15 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class ChatText:
-    """A model's complete reply. Token counts are 0 if the endpoint does not report them."""
+    """A model's complete reply. Token counts are 0 if the endpoint does not report them.
+
+    `took_us` is the time from the request to the complete reply, in microseconds.
+    """
 
     text: str
     prompt_tokens: int
     completion_tokens: int
+    took_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class ChatCalls:
                 self._completion_tokens,
             )
 
-    def ask(self, prompt: str, max_tokens: int) -> str:
+    def ask(self, prompt: str, max_tokens: int) -> ChatText:
         """Returns the reply to a prompt, from the journal if it is stored there.
 
         If another thread is sending an equal prompt, waits for its reply and returns this reply. If
@@ -89,7 +94,7 @@ class ChatCalls:
                 reply = self._complete(prompt, max_tokens)
                 self._journal.put(key, reply)
         self._count(key, reply)
-        return reply.text
+        return reply
 
     def _lock_of(self, key: str) -> Lock:
         """Returns the lock for calls with this key; all calls with the same key share one lock.
@@ -107,6 +112,7 @@ class ChatCalls:
                 self._completion_tokens += reply.completion_tokens
 
     def _complete(self, prompt: str, max_tokens: int) -> ChatText:
+        started = time.perf_counter_ns()
         try:
             completion = self._model.complete(prompt, max_tokens, NEVER)
         except HragError:
@@ -114,7 +120,8 @@ class ChatCalls:
                 self._failed += 1
             raise
         end = completion.end
-        return ChatText(completion.text, end.prompt_tokens, end.completion_tokens)
+        took_us = (time.perf_counter_ns() - started) // 1000
+        return ChatText(completion.text, end.prompt_tokens, end.completion_tokens, took_us)
 
     def check_reachable(self, error: HragError) -> None:
         """Raises `error` if all calls so far have failed, because more calls would fail too.

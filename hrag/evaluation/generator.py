@@ -183,7 +183,7 @@ class QuestionGenerator:
             if node.chunk.token_count < _MIN_CHUNK_TOKENS:
                 return "the chunk is too short"
             prompt = self._prompt.substitute(title=node.chunk.title, text=node.chunk.content)
-            reply = self._calls.ask(prompt, _MAX_REPLY_TOKENS)
+            reply = self._calls.ask(prompt, _MAX_REPLY_TOKENS).text
             return _question_from(reply, node.chunk, self._calls.usage.model)
         except _RejectedReply as error:
             return str(error)

@@ -8,7 +8,7 @@ An evaluation usually compares several systems (a system is one way to search). 
 several places in the documents. Each place at which at least one of the compared systems found the
 quote is accepted. If the returned text contains parts of several accepted places, only one place
 counts: the place with the most characters in the returned text. If none of the systems found a
-quote, the quote counts as missed by all of them.
+quote, the quote counts as missed by all of them, also if it is nowhere in the collection.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,8 @@ class GoldText:
     """An expected text of `chars` characters. It is expected at one of `places`.
 
     The places of a quote are the places at which at least one of the compared systems found the
-    quote. So `places` is empty if none of them found the quote.
+    quote or, if none of them found it, its places in the collection. So `places` is empty if the
+    quote is nowhere in the collection.
     """
 
     places: tuple[TextSpan, ...]
@@ -47,7 +48,7 @@ class ResolvedGold:
 
     @property
     def unlocated(self) -> int:
-        """The number of quotes that none of the compared systems found."""
+        """The number of quotes that are nowhere in the collection."""
         return sum(not text.places for text in self.texts)
 
 
@@ -71,10 +72,15 @@ class Coverage:
     union: int
 
 
-def resolve(question: Question, results: Iterable[RetrievalResult]) -> ResolvedGold:
+def resolve(
+    question: Question,
+    results: Iterable[RetrievalResult],
+    located: Mapping[GoldQuote, tuple[TextSpan, ...]] | None = None,
+) -> ResolvedGold:
     """Returns the question's gold, with the places at which the compared systems found its quotes.
 
-    `results` are the successful results of all compared systems for this question.
+    `results` are the successful results of all compared systems for this question. `located`
+    contains the places in the collection of quotes that no system found.
     """
     if question.expects_documents:
         documents: dict[str, int] = {}
@@ -88,7 +94,7 @@ def resolve(question: Question, results: Iterable[RetrievalResult]) -> ResolvedG
     for index, gold in enumerate(question.gold):
         if isinstance(gold, GoldQuote):
             places = dict.fromkeys(p for result in all_results for p in result.quotes[index])
-            texts.append(_gold_text(tuple(places), gold))
+            texts.append(_gold_text(tuple(places) or (located or {}).get(gold, ()), gold))
     return ResolvedGold(tuple(texts))
 
 

@@ -1,22 +1,33 @@
-"""Writes the report as one HTML file: figures, plots and failures, readable without a network.
+"""Writes the report as one HTML file: findings, questions, figures and failures.
 
-The file contains everything: style, charts and data. The page's content security policy forbids the
-browser to load anything. Text from questions and documents is escaped.
+The first screen says which system is better, by how much, for which questions not, and at what
+cost. The table of all questions follows, then every figure.
+
+The file contains everything: style, script, charts and data. The page's content security policy
+forbids the browser to load anything, and names the hashes of the only style and the only script
+that may be used. Text from questions and documents is escaped.
 """
 
+import base64
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib import resources
 
 from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
+from hrag.evaluation.findings import Findings, KindFinding, points
+from hrag.evaluation.html_questions import question_section
 from hrag.evaluation.judge import CRITERIA, JudgeFigures, PairFigures
+from hrag.evaluation.question_kinds import KindFigures
 from hrag.evaluation.report_files import Report
 from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
-from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion, SystemFigures
+from hrag.evaluation.searches import main_budget
+from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
+from hrag.evaluation.systems import describe
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_QUESTIONS_SHOWN = 30
+# A list of the first screen has at most this many findings; the table of kinds has all.
+_FINDINGS_SHOWN = 5
 _FAILURES_SHOWN = 50
 # Small estimates are shown with two digits after the decimal point instead of one digit. An
 # estimate is small if the upper end of its interval is below this value, which means 10 %.
@@ -39,34 +50,174 @@ _METRICS = (
 
 def html_report(report: Report) -> str:
     """Returns the report as an HTML page."""
-    style = resources.files("hrag.evaluation").joinpath("report.css").read_text("utf-8")
+    style, script = _resource("report.css"), _resource("report.js")
     title = f"Retrieval quality: {report.about.get('collection', '')}"
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
+    found = report.findings
     return "".join(
         (
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title><style>{style}</style></head><body>",
-            f"<h1>{escape(title)}</h1>",
-            *_about(report),
+            *_head(report, title, found),
+            *_kinds(report, found),
+            *question_section(report),
             *(_retrieval(report.retrieval) if report.retrieval else ()),
             *(_judged(report.judged) if report.judged else ()),
             *_failures(report),
+            *_about(report),
+            f"<script>{script}</script>" if report.questions else "",
             "</body></html>\n",
         )
     )
 
 
-def _about(report: Report) -> Iterator[str]:
-    yield "<dl>"
-    for name, value in report.about.items():
-        shown = f"{value:,}" if isinstance(value, int) else value
-        yield f"<dt>{escape(name)}</dt><dd>{escape(shown)}</dd>"
-    yield "</dl>"
+def _resource(name: str) -> str:
+    return resources.files("hrag.evaluation").joinpath(name).read_text("utf-8")
+
+
+def _hash(content: str) -> str:
+    """Returns the source expression by which a policy allows this style or script alone."""
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _head(report: Report, title: str, found: Findings) -> Iterator[str]:
+    """Yields the first screen: what won, the figures of each system, and what to beware of."""
+    date = str(report.about.get("date", ""))[:10]
+    yield f'<p class="kicker">{escape(" · ".join(filter(None, (title, date))))}</p>'
+    yield f"<h1>{escape(found.first)}</h1>"
+    yield from (_paragraph(sentence, "lead") for sentence in found.further)
+    yield from _scoreboard(report)
     failed = report.failed_calls
     if failed:
         yield _paragraph(f"{failed:,} calls failed; see the end of the page.", "warning")
     yield from (_paragraph(warning, "warning") for warning in report.all_warnings)
+
+
+def _scoreboard(report: Report) -> Iterator[str]:
+    """Yields a table of the systems: what each is, what it finds, and what it costs."""
+    figures = report.retrieval
+    budget = main_budget(figures.budgets) if figures else 0
+    names = [system.name for system in figures.systems] if figures else []
+    names = names or [cost.system for cost in report.judged.costs] if report.judged else names
+    by_name = {system.name: system for system in figures.systems} if figures else {}
+    costs = {cost.system: cost for cost in report.judged.costs} if report.judged else {}
+    words = {system.name: describe(system) for system in report.systems}
+    heads = [
+        "system",
+        *((f"found in {budget:,} tokens, %", "tokens", "search, p50") if figures else ()),
+    ]
+    heads += ["tokens for an answer", "answer, p50"] if costs else []
+    rows = []
+    for name in names:
+        about = f"<small>{escape(words[name])}</small>" if name in words else ""
+        row = [f'<td class="text"><b>{escape(name)}</b>{about}</td>']
+        if name in by_name:
+            system = by_name[name]
+            row += [
+                _bar_cell(system.estimates[at_budget(RECALL, budget)]),
+                _cell(f"{system.tokens[budget]:,.0f}"),
+                _cell(f"{system.latency_p50_us / 1000:.1f} ms"),
+            ]
+        if name in costs:
+            cost = costs[name]
+            tokens = f"{cost.prompt_tokens + cost.completion_tokens:,.0f}"
+            row += [
+                _cell(tokens if cost.prompt_tokens else "not reported"),
+                _cell(f"{cost.took_p50_us / 1_000_000:.1f} s"),
+            ]
+        rows.append(row)
+    if rows:
+        yield f'<div class="scoreboard">{_table(heads, rows)}</div>'
+
+
+def _bar_cell(estimate: Estimate) -> str:
+    """Returns a cell with a share as a bar and a number, with its interval."""
+    mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
+    return (
+        '<td><svg class="share" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="rest" width="100" height="8"/><rect class="amount" width="{mean:.1f}" '
+        f'height="8"/><rect class="reach" x="{low:.1f}" y="3" width="{high - low:.1f}" height="2"/>'
+        f"</svg>{mean:.1f} <small>{low:.1f} to {high:.1f}</small></td>"
+    )
+
+
+def _kinds(report: Report, found: Findings) -> Iterator[str]:
+    """Yields for which kinds of questions which system is better, then the figures of each kind."""
+    if not report.kinds:
+        return
+    yield "<h2>Which is better for which questions?</h2>"
+    systems = dict.fromkeys(
+        name for finding in found.kinds for name in (finding.better, finding.worse)
+    )
+    yield '<div class="kinds">'
+    for name in systems:
+        yield from _kind_list(name, [finding for finding in found.kinds if finding.better == name])
+    yield "</div>"
+    if not found.kinds:
+        yield _paragraph("For no kind of question one of the two is better for certain.", "lead")
+    yield _paragraph(
+        f"{found.unclear:,} other comparisons by kind show no certain difference: their interval "
+        f"includes zero, or the kind has fewer than {MIN_QUESTIONS} questions. Each interval has "
+        "95 %, so of 20 kinds without any difference, one shows a difference by chance.",
+        "note",
+    )
+    yield "<details><summary>The figures of each kind</summary>"
+    yield _kind_table(report.kinds)
+    yield "</details>"
+
+
+def _kind_list(name: str, found: Sequence[KindFinding]) -> Iterator[str]:
+    yield f"<div><h3>{escape(name)} is better</h3>"
+    if not found:
+        yield _paragraph("for no kind of question, for certain", "note")
+    else:
+        items = (f"<li>{escape(finding.text)}</li>" for finding in found[:_FINDINGS_SHOWN])
+        yield f"<ul>{''.join(items)}</ul>"
+        if len(found) > _FINDINGS_SHOWN:
+            yield _paragraph(f"and {len(found) - _FINDINGS_SHOWN:,} more kinds", "note")
+    yield "</div>"
+
+
+def _kind_table(kinds: Sequence[KindFigures]) -> str:
+    systems = dict.fromkeys(name for kind in kinds for name in kind.recall)
+    compared = dict.fromkeys(name for kind in kinds for name in (*kind.differences, *kind.judged))
+    heads = ["kind", "questions", *(f"{name}, % found" for name in systems)]
+    for name in compared:
+        heads += [f"{name}: difference", f"{name}: answers"]
+    rows = []
+    for kind in kinds:
+        row = [_cell(f"{kind.trait}: {kind.value}", "text"), _cell(f"{kind.questions:,}")]
+        row += [
+            _cell(f"{100 * kind.recall[name].mean:.1f}" if name in kind.recall else "–")
+            for name in systems
+        ]
+        for name in compared:
+            row += [
+                _kind_difference(figures.get(name)) for figures in (kind.differences, kind.judged)
+            ]
+        rows.append(row)
+    return _table(heads, rows)
+
+
+def _kind_difference(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return _cell("–")
+    style = ("better" if estimate.mean > 0 else "worse") if estimate.beyond_chance else ""
+    return _cell(points(estimate), style)
+
+
+def _about(report: Report) -> Iterator[str]:
+    """Yields when, where and with which models the figures were measured."""
+    if not report.about:
+        return
+    yield "<h2>How this was measured</h2><dl>"
+    for name, value in report.about.items():
+        shown = f"{value:,}" if isinstance(value, int) else value
+        yield f"<dt>{escape(name)}</dt><dd>{escape(shown)}</dd>"
+    yield "</dl>"
 
 
 def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
@@ -93,7 +244,6 @@ def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
             ),
         )
     yield from _ranks_and_cost(figures)
-    yield from _questions(figures)
 
 
 def _differences(figures: RetrievalFigures) -> Iterator[str]:
@@ -150,41 +300,6 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
         for system in figures.systems
     ]
     yield _figure(bar_chart("Latency", bars, ["amount"]), "Latency, p50.")
-
-
-def _questions(figures: RetrievalFigures) -> Iterator[str]:
-    """Yields the HTML of two tables of questions, with the recall of each system.
-
-    The first table has the questions on which the recall of the systems differs most. The second
-    table has the questions for which the recall of every system is 0.
-    """
-    name = at_budget(RECALL, figures.budgets[-1])
-
-    def spread(question: ScoredQuestion) -> float:
-        recalls = [scores[name] for scores in question.scores.values()]
-        return max(recalls) - min(recalls)
-
-    def best(question: ScoredQuestion) -> float:
-        return max(scores[name] for scores in question.scores.values())
-
-    by_spread = sorted(figures.questions, key=spread, reverse=True)[:_QUESTIONS_SHOWN]
-    missed = [question for question in figures.questions if not best(question)]
-    for title, shown in (
-        ("Questions on which the systems differ most", [q for q in by_spread if spread(q)]),
-        (f"Questions that every system misses: {len(missed):,}", missed[:_QUESTIONS_SHOWN]),
-    ):
-        if shown:
-            yield f"<details><summary>{escape(title)}</summary>"
-            yield _paragraph(f"Recall in % at {figures.budgets[-1]:,} tokens.", "note")
-            yield _table(
-                ["question", *(system.name for system in figures.systems)],
-                (
-                    [_cell(f"{q.text} ({q.question_id})", "text")]
-                    + [_cell(f"{100 * q.scores[s.name][name]:.0f}") for s in figures.systems]
-                    for q in shown
-                ),
-            )
-            yield "</details>"
 
 
 def _judged(judged: JudgeFigures) -> Iterator[str]:

@@ -20,7 +20,7 @@ from hrag.evaluation.json_lines import Row, RowWriter, json_rows, unreadable
 from hrag.host.private_files import opener
 from hrag.values import canonical_json
 
-VERSION = 1
+VERSION = 2
 
 _HEADER = json.dumps({"journal": "hrag eval", "version": VERSION}).encode() + b"\n"
 

@@ -9,28 +9,32 @@ tie.
 """
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from threading import Lock
 
 import numpy as np
 
 from hrag.client import Client
-from hrag.client.context import context
+from hrag.client.context import Heading, by_section, context
+from hrag.evaluation.answer_citations import cited_passages, without_citations
 from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, few_questions
 from hrag.evaluation.chat_calls import (
     DEFAULT_CONCURRENCY,
     ChatCalls,
+    ChatText,
     ChatUsage,
     in_threads,
     prompt_template,
 )
 from hrag.evaluation.questions import Question
-from hrag.evaluation.searches import SearchTarget, Show, best_passages
+from hrag.evaluation.retrieved import KeptPassage, kept_passages
+from hrag.evaluation.searches import MAX_BUDGET, SearchTarget, Show, best_passages
 from hrag.evaluation.summary import FailedCall, failed_call
 from hrag.evaluation.systems import System
 from hrag.values.errors import ChatRejected, HragError
+from hrag.values.search import Passage
 
 DEFAULT_ANSWER_TOKENS = 4000
 
@@ -42,8 +46,10 @@ _MAX_ANSWER_TOKENS = 400
 # reasons before the verdict.
 _MAX_VERDICT_TOKENS = 512
 _ORDERS = 2
-_OBJECT = re.compile(r"\{[^{}]*\}")
 _PREFERENCES = {"a": 1, "b": -1, "tie": 0}
+
+# A reason is cut off after this many characters. Models that ignore the prompt write essays.
+_MAX_REASON_CHARS = 1000
 
 # A verdict contains for each criterion 1 if the first answer is preferred, -1 if the second
 # answer is preferred, and 0 for a tie.
@@ -103,11 +109,74 @@ class PairFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """A system's answer to one question, as the model wrote it, and what the answer cost.
+
+    `citations` are the numbers of the cited passages; the first passage has the number 1. The model
+    received `passage_count` passages; `passages` are the first of them (`kept_passages`). The
+    tokens are of the call that wrote the answer, 0 if the endpoint does not report them, and
+    `took_us` is its time in microseconds. `error` is empty if the call succeeded.
+    """
+
+    text: str = ""
+    citations: tuple[int, ...] = ()
+    passages: tuple[KeptPassage, ...] = ()
+    passage_count: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    took_us: int = 0
+    error: str = ""
+
+    @property
+    def statements(self) -> str:
+        """The text without its citations. The judge compares these texts."""
+        return without_citations(self.text, self.passage_count)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPair:
+    """The judge's verdict on one system's answer and the baseline's answer to the same question.
+
+    `outcomes` contains, by criterion, 1 if the system wins, -1 if the baseline wins, 0 for a tie.
+    `reasons` are the two reasons that the judge gave. In the first, A is the system's answer and B
+    the baseline's; in the second, A is the baseline's answer. They are empty for identical answers.
+    If a call failed, `error` is its message and `outcomes` is empty.
+    """
+
+    outcomes: Mapping[str, int]
+    reasons: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuestion:
+    """The answers to one question by system, and the verdicts by system, without the baseline."""
+
+    question_id: str
+    answers: Mapping[str, JudgedAnswer]
+    verdicts: Mapping[str, JudgedPair]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCost:
+    """What an answer from one system's passages costs: mean token counts, and the median time.
+
+    Only answers that were written are counted. The time is in microseconds.
+    """
+
+    system: str
+    answers: int
+    prompt_tokens: float
+    completion_tokens: float
+    took_p50_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeFigures:
     """The figures of all comparisons with the baseline.
 
     `usage` counts the calls of the model and their tokens. `with_reference` counts the questions
-    that have a reference answer.
+    that have a reference answer. `costs` has one entry for each system.
     """
 
     usage: ChatUsage
@@ -116,6 +185,15 @@ class JudgeFigures:
     with_reference: int
     pairs: tuple[PairFigures, ...]
     warnings: tuple[str, ...]
+    costs: tuple[AnswerCost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeResult:
+    """The figures of a judge, and the answers and verdicts of each question."""
+
+    figures: JudgeFigures
+    questions: tuple[JudgedQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +201,14 @@ class Comparison:
     """The two verdicts on a pair of answers: the system's answer and the baseline's answer.
 
     For the verdict `first`, the system's answer was shown first; for the verdict `second`, the
-    baseline's answer was shown first. `identical` is True if both answers are equal.
+    baseline's answer was shown first. `identical` is True if both answers are equal. `reasons` has
+    the judge's reason for each of the two verdicts.
     """
 
     first: Verdict
     second: Verdict
     identical: bool = False
+    reasons: tuple[str, ...] = ()
 
     def outcome(self, criterion: str) -> int:
         """Returns 1 if the system wins by the criterion, -1 if the baseline wins, 0 for a tie.
@@ -141,7 +221,7 @@ class Comparison:
 
 _IDENTICAL = Comparison(dict.fromkeys(CRITERIA, 0), dict.fromkeys(CRITERIA, 0), identical=True)
 
-AnswerOutcome = str | HragError
+AnswerOutcome = JudgedAnswer | HragError
 ComparisonOutcome = Comparison | HragError
 
 
@@ -168,8 +248,8 @@ class Judge:
         systems: Sequence[System],
         baseline: System,
         show: Show,
-    ) -> JudgeFigures:
-        """Compares the answers of each system with the baseline's answers; returns the figures.
+    ) -> JudgeResult:
+        """Compares the answers of each system with the baseline's answers.
 
         `show` is called with three counts: finished calls, all calls, and failed calls. Raises the
         chat model's error if the first calls all fail.
@@ -178,69 +258,79 @@ class Judge:
         calls_per_question = len(systems) + _ORDERS * len(others)
         progress = _Progress(show, calls_per_question * len(questions), self._calls)
 
-        def work(question: Question) -> dict[str, ComparisonOutcome]:
-            compared = self._compare_all(question, others, baseline)
+        def work(question: Question) -> _QuestionOutcome:
+            outcome = self._compare_all(question, others, baseline)
             progress.add(calls_per_question)
-            return compared
+            return outcome
 
         rows = list(in_threads(work, questions, self._settings.concurrency))
         pairs = tuple(
-            self._figures(other.name, baseline.name, questions, [row[other.name] for row in rows])
+            self._figures(
+                other.name, baseline.name, questions, [row.compared[other.name] for row in rows]
+            )
             for other in others
         )
-        return JudgeFigures(
+        figures = JudgeFigures(
             usage=self._calls.usage,
             passage_tokens=self._settings.passage_tokens,
             questions=len(questions),
             with_reference=sum(bool(question.answer) for question in questions),
             pairs=pairs,
             warnings=tuple(filter(None, map(_few_comparisons, pairs))),
+            costs=tuple(
+                _answer_cost(system.name, [row.answers[system.name] for row in rows])
+                for system in systems
+            ),
         )
+        judged = zip(questions, rows, strict=True)
+        return JudgeResult(figures, tuple(_judged_question(*pair) for pair in judged))
 
     def _compare_all(
         self, question: Question, others: Sequence[System], baseline: System
-    ) -> dict[str, ComparisonOutcome]:
-        """Compares the answer of each system in `others` with the baseline's answer.
-
-        Returns the comparisons, or the errors of failed calls, by the name of the system.
-        """
+    ) -> "_QuestionOutcome":
+        """Compares the answer of each system in `others` with the baseline's answer."""
         expected = self._answer(question, baseline)
-        return {other.name: self._compare(question, other, expected) for other in others}
+        answers = {baseline.name: expected}
+        compared: dict[str, ComparisonOutcome] = {}
+        for other in others:
+            answers[other.name] = self._answer(question, other)
+            compared[other.name] = self._compare(question, answers[other.name], expected)
+        return _QuestionOutcome(answers, compared)
 
     def _answer(self, question: Question, system: System) -> AnswerOutcome:
         budget = self._settings.passage_tokens
         try:
             passages = best_passages(self._client, question.text, system, self._where, budget)
             if not passages:
-                return NO_PASSAGES
+                return JudgedAnswer(NO_PASSAGES)
             prompt = self._answer_prompt.substitute(
-                question=question.text, passages=context(passages)
+                question=question.text, passages=context(passages, _numbered())
             )
-            return self._calls.ask(prompt, _MAX_ANSWER_TOKENS).strip()
+            return _judged_answer(self._calls.ask(prompt, _MAX_ANSWER_TOKENS), passages)
         except HragError as error:
             self._calls.check_reachable(error)
             return error
 
     def _compare(
-        self, question: Question, system: System, expected: AnswerOutcome
+        self, question: Question, answer: AnswerOutcome, expected: AnswerOutcome
     ) -> ComparisonOutcome:
-        answer = self._answer(question, system)
-        for answered in (answer, expected):
-            if isinstance(answered, HragError):
-                return answered
-        assert isinstance(answer, str)
-        assert isinstance(expected, str)
-        if answer == expected:
+        if isinstance(answer, HragError):
+            return answer
+        if isinstance(expected, HragError):
+            return expected
+        ours, theirs = answer.statements, expected.statements
+        if ours == theirs:
             return _IDENTICAL
         try:
-            return Comparison(
-                self._verdict(question, answer, expected), self._verdict(question, expected, answer)
-            )
+            first, first_reason = self._verdict(question, ours, theirs)
+            second, second_reason = self._verdict(question, theirs, ours)
+            return Comparison(first, second, reasons=(first_reason, second_reason))
         except HragError as error:
             self._calls.check_reachable(error)
             return error
 
-    def _verdict(self, question: Question, first: str, second: str) -> Verdict:
+    def _verdict(self, question: Question, first: str, second: str) -> tuple[Verdict, str]:
+        """Returns the verdict on two answers, and the judge's reason."""
         reference = f"\nReference answer, which is right: {question.answer}\n"
         prompt = self._judge_prompt.substitute(
             question=question.text,
@@ -248,7 +338,8 @@ class Judge:
             first=first,
             second=second,
         )
-        return parse_verdict(self._calls.ask(prompt, _MAX_VERDICT_TOKENS))
+        reply = self._calls.ask(prompt, _MAX_VERDICT_TOKENS).text
+        return parse_verdict(reply), parse_reason(reply)
 
     def _figures(
         self,
@@ -280,20 +371,107 @@ class Judge:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _QuestionOutcome:
+    """The answers to one question, and their comparisons with the baseline's, by system."""
+
+    answers: Mapping[str, AnswerOutcome]
+    compared: Mapping[str, ComparisonOutcome]
+
+
+def _numbered() -> Heading:
+    """Returns a function that returns the headings of passages, numbered from 1."""
+    numbers = count(1)
+    return lambda passage: f"[{next(numbers)}] {by_section(passage)}"
+
+
+def _judged_answer(reply: ChatText, passages: Sequence[Passage]) -> JudgedAnswer:
+    text = reply.text.strip()
+    return JudgedAnswer(
+        text=text,
+        citations=cited_passages(text, len(passages)),
+        passages=kept_passages(passages, MAX_BUDGET),
+        passage_count=len(passages),
+        prompt_tokens=reply.prompt_tokens,
+        completion_tokens=reply.completion_tokens,
+        took_us=reply.took_us,
+    )
+
+
+def _judged_question(question: Question, outcome: _QuestionOutcome) -> JudgedQuestion:
+    return JudgedQuestion(
+        question.question_id,
+        {
+            name: JudgedAnswer(error=answer.message) if isinstance(answer, HragError) else answer
+            for name, answer in outcome.answers.items()
+        },
+        {name: _judged_pair(compared) for name, compared in outcome.compared.items()},
+    )
+
+
+def _judged_pair(compared: ComparisonOutcome) -> JudgedPair:
+    if isinstance(compared, HragError):
+        return JudgedPair({}, error=compared.message)
+    outcomes = {criterion: compared.outcome(criterion) for criterion in CRITERIA}
+    return JudgedPair(outcomes, compared.reasons)
+
+
+def _answer_cost(system: str, answers: Sequence[AnswerOutcome]) -> AnswerCost:
+    written = [answer for answer in answers if isinstance(answer, JudgedAnswer) and answer.passages]
+    divisor = max(1, len(written))
+    return AnswerCost(
+        system=system,
+        answers=len(written),
+        prompt_tokens=sum(answer.prompt_tokens for answer in written) / divisor,
+        completion_tokens=sum(answer.completion_tokens for answer in written) / divisor,
+        took_p50_us=float(np.median([answer.took_us for answer in written] or [0])),
+    )
+
+
 def parse_verdict(reply: str) -> Verdict:
     """Returns the last verdict in a reply; raises ChatRejected if the reply contains no verdict."""
-    for text in reversed(_OBJECT.findall(reply)):
+    named = _verdict_fields(reply)
+    return {name: _PREFERENCES[_preference(named[name])] for name in CRITERIA}
+
+
+def parse_reason(reply: str) -> str:
+    """Returns the reason of the last verdict in a reply; an empty text if it has no reason."""
+    reason = _verdict_fields(reply).get("reason", "")
+    return " ".join(str(reason).split())[:_MAX_REASON_CHARS]
+
+
+def _verdict_fields(reply: str) -> Mapping[str, object]:
+    """Returns the fields of the last JSON object in a reply that is a verdict."""
+    verdicts = [
+        fields
+        for fields in _json_objects(reply)
+        if all(_preference(fields.get(name, "")) in _PREFERENCES for name in CRITERIA)
+    ]
+    if not verdicts:
+        raise ChatRejected(
+            "the chat model's reply contains no verdict: it must be JSON with "
+            f'{", ".join(CRITERIA)}, each "A", "B" or "tie"'
+        )
+    return verdicts[-1]
+
+
+def _preference(value: object) -> str:
+    return str(value).strip().lower()
+
+
+def _json_objects(text: str) -> Iterator[dict[str, object]]:
+    """Yields the JSON objects in a text that are not inside another one, in order."""
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    while start >= 0:
         try:
-            values = json.loads(text)
-        except ValueError:
-            continue
-        named = {name: str(values.get(name, "")).strip().lower() for name in CRITERIA}
-        if set(named.values()) <= _PREFERENCES.keys():
-            return {name: _PREFERENCES[value] for name, value in named.items()}
-    raise ChatRejected(
-        "the chat model's reply contains no verdict: it must be JSON with "
-        f'{", ".join(CRITERIA)}, each "A", "B" or "tie"'
-    )
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            if isinstance(value, dict):
+                yield value
+        start = text.find("{", end)
 
 
 def consistent(compared: Sequence[Comparison]) -> float | None:

@@ -13,11 +13,15 @@ expected documents (which contain the answer). The path determines the format:
   `quote`, and optionally the columns `qid` and `answer`. Rows with the same question are joined to
   one question. Either all of these rows must have a quote, or none of these rows.
 
+In every format, a question may also have `kind` and `lang` (or `language`): the user's words for
+what kind of question it is, and for its language.
+
 If a file contains a mistake, the error names the line, the field, its value and what is allowed.
 """
 
 import csv
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hrag.evaluation.json_lines import Row, json_rows, unreadable
@@ -29,7 +33,6 @@ from hrag.evaluation.questions import (
     GoldSpan,
     Question,
     TextSpan,
-    check_unique,
 )
 from hrag.values.errors import InvalidArgument
 
@@ -42,6 +45,7 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _QUESTION_COLUMNS = ("question", "query")
 _DOCUMENT_COLUMNS = ("document_id", "doc_id", "document")
 _QUOTE_COLUMNS = ("quote", "quoted_text")
+_LANGUAGES = ("lang", "language")
 _MAX_CELL_CHARS = 1 << 20
 
 
@@ -51,12 +55,20 @@ def read_questions(path: Path, split: str = DEFAULT_SPLIT) -> tuple[Question, ..
     `split` is the name, without extension, of a file in the folder `qrels` of a BEIR folder. Raises
     InvalidArgument if the questions cannot be read or used; the error names file, line and field.
     """
-    questions = tuple(_questions(path, split))
-    check_unique(questions, str(path))
-    return questions
+    questions = []
+    lines_by_id: dict[str, int] = {}
+    for row, question in _questions(path, split):
+        earlier = lines_by_id.setdefault(question.question_id, row.line)
+        if earlier != row.line:
+            row.refuse("qid", question.question_id, f"different from the id in line {earlier}")
+        questions.append(question)
+    if not questions:
+        raise InvalidArgument(f"{path} has no questions", field="questions")
+    return tuple(questions)
 
 
-def _questions(path: Path, split: str) -> Iterator[Question]:
+def _questions(path: Path, split: str) -> Iterator[tuple[Row, Question]]:
+    """Yields each question with the line in which it begins."""
     if path.is_dir():
         if (path / _QRELS).is_dir():
             return _beir(path, split)
@@ -70,17 +82,18 @@ def _questions(path: Path, split: str) -> Iterator[Question]:
     raise unreadable(path, f"its name ends in {path.suffix!r}; questions are read from {FORMATS}")
 
 
-def _json_lines(path: Path) -> Iterator[Question]:
+def _json_lines(path: Path) -> Iterator[tuple[Row, Question]]:
     corpus = path.with_name(CORPUS)
     lengths = document_lengths(corpus) if corpus.is_file() else {}
     for row in json_rows(path):
-        yield _question(
+        question = _question(
             row,
             row.text("qid", "_id", default=f"line-{row.line}"),
             row.text("query", "question", "text"),
             tuple(_gold(entry, lengths) for entry in row.rows("gold")),
             row.text("answer", default=""),
         )
+        yield row, question
 
 
 def _question(
@@ -91,9 +104,14 @@ def _question(
     Raises InvalidArgument, which names the line, if the gold contains both documents and texts.
     """
     try:
-        return Question(question_id, text, gold, answer)
+        return Question(question_id, text, gold, answer, *_labels(row))
     except InvalidArgument as error:
         raise InvalidArgument(f"{row.place}: {error.message}", field=error.field) from None
+
+
+def _labels(row: Row) -> tuple[str, str]:
+    """Returns the kind and the language that the line names; "" for each that it does not name."""
+    return row.text("kind", default="").strip(), row.text(*_LANGUAGES, default="").strip()
 
 
 def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
@@ -112,22 +130,31 @@ def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
     return GoldSpan(TextSpan(document_id, start, end))
 
 
-def _table(path: Path) -> Iterator[Question]:
+def _table(path: Path) -> Iterator[tuple[Row, Question]]:
     """Yields the questions of a table; rows with the same question are joined."""
-    by_text: dict[str, Question] = {}
+    by_text: dict[str, tuple[Row, Question]] = {}
     for row in _table_rows(path, _DELIMITERS[path.suffix]):
         text = row.text(*_QUESTION_COLUMNS)
         answer = row.text("answer", default="")
         earlier = by_text.get(text)
         if earlier is None:
             question_id = row.text("qid", default=f"line-{row.line}")
-            by_text[text] = _question(row, question_id, text, _expected(row), answer)
+            by_text[text] = row, _question(row, question_id, text, _expected(row), answer)
         else:
-            gold = tuple(dict.fromkeys((*earlier.gold, *_expected(row))))
-            by_text[text] = _question(
-                row, earlier.question_id, text, gold, earlier.answer or answer
-            )
+            first, question = earlier
+            gold = tuple(dict.fromkeys((*question.gold, *_expected(row))))
+            by_text[text] = first, _joined(row, question, gold, answer)
     yield from by_text.values()
+
+
+def _joined(row: Row, question: Question, gold: tuple[Gold, ...], answer: str) -> Question:
+    """Returns the question with the gold of all its rows, and with what `row` adds to it."""
+    whole = _question(row, question.question_id, question.text, gold, question.answer or answer)
+    return replace(
+        whole,
+        kind=question.kind or whole.kind,
+        language=question.language or whole.language,
+    )
 
 
 def _expected(row: Row) -> tuple[Gold, ...]:
@@ -174,12 +201,13 @@ def _check_header(row: Row, header: list[str]) -> None:
             row.refuse("header", ",".join(header), f"a line with a column {' or '.join(names)}")
 
 
-def _beir(folder: Path, split: str) -> Iterator[Question]:
+def _beir(folder: Path, split: str) -> Iterator[tuple[Row, Question]]:
     judged = _relevance(folder / _QRELS, split)
     for row in json_rows(folder / _QUERIES):
         name = row.text("_id", "qid")
         if name in judged:
-            yield Question(name, row.text("text", "query"), tuple(judged[name]))
+            text = row.text("text", "query")
+            yield row, _question(row, name, text, tuple(judged[name]), answer="")
 
 
 def _relevance(folder: Path, split: str) -> dict[str, list[Gold]]:

@@ -5,7 +5,7 @@ expected documents (which contain the answer). Spans are half-open ranges of cod
 stored text of a document.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -59,13 +59,16 @@ class Question:
 
     `gold` contains either only texts (spans and quotes) or only documents. Without gold, the
     metrics of retrieval cannot be computed for the question; only a judge can compare the systems'
-    answers to the question. `answer` is the reference answer, which the judge reads.
+    answers to the question. `answer` is the reference answer, which the judge reads. `kind` and
+    `language` are the user's words; reports compare the systems for each of them.
     """
 
     question_id: str
     text: str
     gold: tuple[Gold, ...] = ()
     answer: str = ""
+    kind: str = ""
+    language: str = ""
 
     def __post_init__(self) -> None:
         kinds = {isinstance(gold, GoldDocument) for gold in self.gold}
@@ -89,15 +92,6 @@ class Question:
             for gold in self.gold
         )
         return tuple(dict.fromkeys(filter(None, named)))
-
-
-def check_unique(questions: Sequence[Question], source: str) -> None:
-    """Raises InvalidArgument if there are no questions, or if two questions have the same id."""
-    if not questions:
-        raise InvalidArgument(f"{source} has no questions", field="questions")
-    repeated = first_repeated(question.question_id for question in questions)
-    if repeated is not None:
-        raise InvalidArgument(f"{source} has the question id {repeated!r} twice", field="qid")
 
 
 def first_repeated(values: Iterable[str]) -> str | None:

@@ -4,9 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hrag.evaluation.findings import Findings, findings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import JudgeFigures
-from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json
+from hrag.evaluation.question_kinds import KindFigures
+from hrag.evaluation.question_records import QuestionRecord
+from hrag.evaluation.searches import SearchTarget
+from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json, listed
+from hrag.evaluation.systems import System
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +20,11 @@ class Report:
 
     `about` says when, where and with which models the result was measured. `retrieval` is None if
     no question has gold. `judged` is None if no answers were judged. `generated` is None if no
-    questions were generated.
+    questions were generated. `questions` has one record for each question, and `kinds` the figures
+    of each kind of question. `systems` are the compared systems, and `where` is what they searched.
+    `explorer` is the address of the explorer for links; without it, there are no links.
+    `judge_error` is the error that ended the judge's work; then `judged` is None. `unstored` names
+    the documents that could not be stored before the questions were asked.
     """
 
     about: Mapping[str, str | int]
@@ -23,14 +32,36 @@ class Report:
     judged: JudgeFigures | None = None
     generated: GenerationResult | None = None
     warnings: tuple[str, ...] = ()
+    questions: tuple[QuestionRecord, ...] = ()
+    kinds: tuple[KindFigures, ...] = ()
+    systems: tuple[System, ...] = ()
+    where: SearchTarget | None = None
+    explorer: str = ""
+    judge_error: str = ""
+    unstored: tuple[str, ...] = ()
     version: int = field(default=VERSION, init=False)
+
+    @property
+    def findings(self) -> Findings:
+        """What the comparison has shown, in sentences."""
+        return findings(self.retrieval, self.judged, self.kinds)
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """The warnings of the report itself, then those of `retrieval` and `judged`."""
         retrieval = self.retrieval.warnings if self.retrieval else ()
         judged = self.judged.warnings if self.judged else ()
-        return (*self.warnings, *retrieval, *judged)
+        if self.judge_error:
+            judged = (f"no answers were compared, because the judge failed: {self.judge_error}",)
+        unstored = (
+            (
+                f"{len(self.unstored):,} documents could not be stored, so questions about them "
+                f"count as missed: {listed(self.unstored)}",
+            )
+            if self.unstored
+            else ()
+        )
+        return (*unstored, *self.warnings, *retrieval, *judged)
 
     @property
     def failed_calls(self) -> int:
@@ -38,9 +69,9 @@ class Report:
         systems = self.retrieval.systems if self.retrieval else ()
         pairs = self.judged.pairs if self.judged else ()
         searches = sum(len(system.failures) for system in systems)
-        return searches + sum(len(pair.failures) for pair in pairs)
+        return searches + sum(len(pair.failures) for pair in pairs) + bool(self.judge_error)
 
 
 def report_json(report: Report) -> dict[str, Any]:
     """Returns the report as JSON values. Shares are from 0 to 1; times are in microseconds."""
-    return as_json(report)
+    return {"findings": as_json(report.findings), **as_json(report)}

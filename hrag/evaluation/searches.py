@@ -71,6 +71,16 @@ class SearchTarget:
     collection: str = DEFAULT_COLLECTION
     budgets: tuple[int, ...] = DEFAULT_BUDGETS
 
+    @property
+    def main_budget(self) -> int:
+        """The budget of the report's first sentence and of the passages that it shows."""
+        return main_budget(self.budgets)
+
+
+def main_budget(budgets: Sequence[int]) -> int:
+    """Returns the middle one of the budgets, or the larger one of the two in the middle."""
+    return budgets[len(budgets) // 2]
+
 
 def search_all(
     client: Client,
@@ -165,19 +175,22 @@ def search_one(
     if texts[budget].tokens < budget and not result.exhausted and limit < MAX_LIMIT:
         result, round_trip_us = timed_search(client, question.text, system, where, limit=MAX_LIMIT)
         texts = cut_to_budgets(result.passages, where.budgets)
-    return retrieved(question, result, texts, round_trip_us)
+    return retrieved(question, result, texts, round_trip_us, result.passages, where.main_budget)
 
 
 def _search_each_budget(
     client: Client, question: Question, system: System, where: SearchTarget
 ) -> RetrievalResult:
     texts: dict[int, BudgetedText] = {}
+    shown: tuple[Passage, ...] = ()
     for budget in where.budgets:
         result, round_trip_us = timed_search(
             client, question.text, system, where, token_budget=budget
         )
         texts |= cut_to_budgets(result.passages, (budget,))
-    return retrieved(question, result, texts, round_trip_us)
+        if budget == where.main_budget:
+            shown = tuple(result.passages)
+    return retrieved(question, result, texts, round_trip_us, shown, where.main_budget)
 
 
 def best_passages(
@@ -207,7 +220,7 @@ def timed_search(
         result = client.search(where.tenant_id, text, mode=system.mode, **options)
         return result, (time.perf_counter_ns() - started) // 1000
 
-    return _retry(search)
+    return retried(search)
 
 
 def _limit(budget: int) -> int:
@@ -215,7 +228,7 @@ def _limit(budget: int) -> int:
     return min(MAX_LIMIT, math.ceil(budget / _SHORT_PASSAGE_TOKENS))
 
 
-def _retry(call: Callable[[], Reply]) -> Reply:
+def retried(call: Callable[[], Reply]) -> Reply:
     """Calls `call` and returns its result; if an error asks for a delay, waits and calls again.
 
     Repeats the call at most `_MAX_WAITS` times.
@@ -249,7 +262,7 @@ def missing_documents(
 
 def _exists(client: Client, document_id: str, where: SearchTarget) -> bool:
     try:
-        _retry(
+        retried(
             lambda: client.get_chunk(
                 where.tenant_id, f"{document_id}#0.0", collection=where.collection
             )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, few_questions
 from hrag.evaluation.gold import ResolvedGold, resolve
-from hrag.evaluation.questions import Question
+from hrag.evaluation.questions import GoldQuote, Question, TextSpan
 from hrag.evaluation.retrieval_metrics import Scores, metric_names, scores
 from hrag.evaluation.retrieved import RetrievalResult
 from hrag.evaluation.searches import Outcome, SearchTarget
@@ -24,6 +24,8 @@ from hrag.values.errors import HragError
 # The version of the JSON form of reports.
 VERSION = 1
 P50, P95 = 0.5, 0.95
+# A warning names at most this many questions. The table of all questions marks the others.
+_NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +94,17 @@ def summarise(
     baseline: str,
     seed: int,
     resamples: int = DEFAULT_RESAMPLES,
+    located: Mapping[GoldQuote, tuple[TextSpan, ...]] | None = None,
 ) -> RetrievalFigures:
     """Computes the results of each system from the outcomes of its searches.
 
     The results are mean scores, differences from the baseline, latencies, token counts and
-    failures. `outcomes` is the value that `search_all` returned.
+    failures. `outcomes` is the value that `search_all` returned. `located` contains the places in
+    the collection of quotes that no system found; it is None if they were not looked up.
     """
     golds = [
-        resolve(question, [outcome for outcome in row if isinstance(outcome, RetrievalResult)])
-        for question, row in zip(questions, _rows(systems, outcomes), strict=True)
+        resolve(question, results, located)
+        for question, results in zip(questions, results_by_question(systems, outcomes), strict=True)
     ]
     scored = {
         system.name: [
@@ -128,15 +132,16 @@ def summarise(
             )
             for number, question in enumerate(questions)
         ),
-        warnings=_warnings(golds, outcomes),
+        warnings=_warnings(questions, golds, outcomes, is_located=located is not None),
     )
 
 
-def _rows(
+def results_by_question(
     systems: Sequence[System], outcomes: Mapping[str, Sequence[Outcome]]
-) -> list[tuple[Outcome, ...]]:
-    """Returns for each question a row with one outcome for each system, in the systems' order."""
-    return list(zip(*(outcomes[system.name] for system in systems), strict=True))
+) -> list[list[RetrievalResult]]:
+    """Returns for each question the results of the systems whose searches succeeded."""
+    rows = zip(*(outcomes[system.name] for system in systems), strict=True)
+    return [[outcome for outcome in row if isinstance(outcome, RetrievalResult)] for row in rows]
 
 
 def _result_of(outcome: Outcome) -> RetrievalResult | None:
@@ -196,14 +201,29 @@ def failed_call(subject: str, error: HragError) -> FailedCall:
 
 
 def _warnings(
-    golds: Sequence[ResolvedGold], outcomes: Mapping[str, Sequence[Outcome]]
+    questions: Sequence[Question],
+    golds: Sequence[ResolvedGold],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    *,
+    is_located: bool,
 ) -> tuple[str, ...]:
     """Returns warnings about problems that a reader of the figures must know."""
     warnings = []
     unlocated = sum(gold.unlocated for gold in golds)
-    if unlocated:
+    if unlocated and not is_located:
         warnings.append(
-            f"{unlocated} expected quotes are in no passage of any system; they count as missed"
+            f"{unlocated:,} expected quotes are in no passage of any system; they count as missed"
+        )
+    elif unlocated:
+        names = [
+            question.question_id
+            for question, gold in zip(questions, golds, strict=True)
+            if gold.unlocated
+        ]
+        warnings.append(
+            f"{unlocated:,} expected quotes, of {len(names):,} questions, are nowhere in the "
+            "collection, so no system can find them; they count as missed by every system: "
+            f"{listed(names)}"
         )
     results = [
         outcome
@@ -223,6 +243,12 @@ def _warnings(
     if warning := few_questions(len(golds), "questions with gold"):
         warnings.append(warning)
     return tuple(warnings)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns the first `_NAMES_SHOWN` names, and how many more there are."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _fallbacks(outcomes: Iterable[Outcome]) -> Counter[str]:

@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from hrag.evaluation.questions import first_repeated
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
-from hrag.values.search import SearchMode, SearchQuery
+from hrag.values.search import Retrieval, SearchMode, SearchQuery
 
 DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
 
@@ -92,6 +92,29 @@ def baseline_of(systems: Sequence[System], name: str) -> System:
             f"baseline is {quoted(name)}; it must be one of {_list(systems)}", field="baseline"
         )
     return baseline
+
+
+_MODE_WORDS = {
+    SearchMode.STANDARD: "standard retrieval: the small chunks (leaves) that match, found by {}",
+    SearchMode.SMALL_TO_BIG: "hierarchical: the larger chunks around the leaves, found by {}",
+    SearchMode.AUTO_MERGE: "hierarchical: larger chunks where enough leaves match, found by {}",
+    SearchMode.SENTENCE_WINDOW: "the best sentences with their neighbours, found by {}",
+    SearchMode.SUMMARY_FIRST: "hierarchical: larger chunks from the sections with the best "
+    "summaries, found by {}",
+    SearchMode.CONTEXT: "hierarchical: the leaves that answer best, joined with their neighbours, "
+    "found by {}",
+}
+_RETRIEVAL_WORDS = {
+    Retrieval.HYBRID: "words and vectors",
+    Retrieval.DENSE: "vectors alone",
+    Retrieval.LEXICAL: "words alone",
+}
+
+
+def describe(system: System) -> str:
+    """Returns what a system does, in a few words for readers who do not know the modes."""
+    retrieval = system.options.get("retrieval") or Retrieval.HYBRID
+    return _MODE_WORDS[system.mode].format(_RETRIEVAL_WORDS[retrieval])
 
 
 def _list(systems: Sequence[System]) -> str:

@@ -116,7 +116,8 @@ def test_questions_may_be_a_table_of_document_ids_and_quotes(stored: Shell, tmp_
         "1 documents that contain expected answers are not in the collection mini, such as nowhere"
         in (done.stdout)
     )
-    assert "1 expected quotes are in no passage" in done.stdout
+    assert "1 expected quotes, of 1 questions, are nowhere in the collection" in done.stdout
+    assert "count as missed by every system: line-3" in done.stdout
     figures = read(tmp_path / "r.json")
     assert [
         system["estimates"]["recall@8000"]["mean"] for system in figures["retrieval"]["systems"]

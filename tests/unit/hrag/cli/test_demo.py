@@ -30,7 +30,7 @@ class SummarisingClient:
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
 
-    def index_status(self, tenant_id):
+    def index_status(self, tenant_id, *, collection):
         self.waiting -= 1
         counts = {"summary_count": 12, "unsummarised_documents": self.waiting}
         return IndexStatus(1, 9, 9, 9, 9, 9, 9, **counts)

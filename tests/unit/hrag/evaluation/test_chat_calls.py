@@ -15,7 +15,7 @@ def test_equal_prompts_call_the_model_only_once() -> None:
     """The same prompt with another token limit is a separate call."""
     chat = ScriptedChat(str.upper)
     calls = ChatCalls(chat, Journal())
-    assert [calls.ask("one", 10), calls.ask("one", 10), calls.ask("one", 20)] == ["ONE"] * 3
+    assert [calls.ask("one", size).text for size in (10, 10, 20)] == ["ONE"] * 3
     assert chat.prompts == ["one", "one"]
     assert (calls.usage.calls, calls.usage.prompt_tokens) == (2, 200)
 
@@ -33,7 +33,7 @@ def test_concurrent_equal_prompts_share_one_call_and_other_prompts_do_not_wait()
 
     def ask(prompt: str) -> str:
         started.wait(WAIT_S)
-        return calls.ask(prompt, 10)
+        return calls.ask(prompt, 10).text
 
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(ask, ["same", "same", "same", "other"]))
@@ -56,7 +56,7 @@ def test_after_a_failed_call_another_waiting_caller_repeats_it() -> None:
     def ask(_: int) -> str:
         started.wait(WAIT_S)
         try:
-            return calls.ask("one", 10)
+            return calls.ask("one", 10).text
         except ChatUnavailable:
             return "failed"
 

@@ -19,6 +19,7 @@ from hrag.evaluation.judge import (
     Comparison,
     Judge,
     JudgeFigures,
+    JudgeResult,
     JudgeSettings,
     PairFigures,
     parse_verdict,
@@ -67,13 +68,22 @@ def judged(
     questions: tuple[Question, ...] = QUESTIONS,
     journal: Journal | None = None,
 ) -> JudgeFigures:
+    return judge_result(chat, find, questions, journal).figures
+
+
+def judge_result(
+    chat: ScriptedChat,
+    find: Callable[..., SearchResult] = search,
+    questions: tuple[Question, ...] = QUESTIONS,
+    journal: Journal | None = None,
+) -> JudgeResult:
     calls = ChatCalls(chat, Journal() if journal is None else journal)
     client = cast("Client", ScriptedClient(find))
     judge = Judge(client, calls, SearchTarget("acme"), JudgeSettings(concurrency=2, resamples=100))
     shown: list[tuple[int, int, int]] = []
-    figures = judge.judge(questions, SYSTEMS, SYSTEMS[1], lambda *counts: shown.append(counts))
+    result = judge.judge(questions, SYSTEMS, SYSTEMS[1], lambda *counts: shown.append(counts))
     assert shown[-1][:2] == (4 * len(questions), 4 * len(questions))
-    return figures
+    return result
 
 
 def only(figures: JudgeFigures) -> PairFigures:

@@ -123,7 +123,11 @@ def test_rows_of_a_table_with_the_same_question_are_joined(tmp_path: Path) -> No
             ['{"query": "?"}', '{"query": "!", "gold": [{"quote": "\\udc00"}]}'],
             "line 2: quote is '\\udc00'; it must be valid Unicode, without lone surrogates",
         ),
-        ("q.jsonl", [{"qid": "a", "query": "?"}] * 2, "has the question id 'a' twice"),
+        (
+            "q.jsonl",
+            [{"qid": "a", "query": "?"}] * 2,
+            "line 2: qid is 'a'; it must be different from the id in line 1",
+        ),
         ("q.jsonl", [""], "has no questions"),
         ("q.csv", ["frage,document_id", "x,y"], "line 1: header is 'frage,document_id'"),
         ("q.csv", ["question", "x"], "a column document_id or doc_id or document or quote"),

@@ -230,7 +230,7 @@ def test_a_full_disk_ends_the_run_and_the_next_run_continues_it(
 def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
     other = tmp_path / "questions.jsonl"
     other.write_text('{"query": "?"}')
-    with pytest.raises(InvalidArgument, match="it is not a journal of version 1; name a new file"):
+    with pytest.raises(InvalidArgument, match="it is not a journal of version 2; name a new file"):
         Journal(other)
     assert other.read_text() == '{"query": "?"}'
     with pytest.raises(InvalidArgument, match="No such file"):
@@ -267,8 +267,11 @@ def test_changes_between_searches_and_unlocated_quotes_give_warnings() -> None:
     outcomes = search_all(
         finding(changing)[0], questions, systems, TARGET, Journal(), lambda *_: None
     )
-    figures = summarise(questions, systems, outcomes, TARGET, baseline="standard", seed=1)
-    assert figures.warnings[0].startswith("1 expected quotes are in no passage")
+    figures = summarise(
+        questions, systems, outcomes, TARGET, baseline="standard", seed=1, located={}
+    )
+    assert figures.warnings[0].startswith("1 expected quotes, of 1 questions, are nowhere")
+    assert figures.warnings[0].endswith(": second")
     assert "(sequence numbers 4 to 7)" in figures.warnings[1]
 
 
