@@ -48,7 +48,7 @@ def assert_fits(explorer: Explorer) -> None:
 @pytest.mark.parametrize("name", APPEARANCES)
 def test_every_view_is_accessible(opened: Open, served: Served, name: str) -> None:
     explorer = opened(served.gateway, **APPEARANCES[name])
-    explorer.show(q="gasket", b='{"mode":"CONTEXT","filters":{"rows":[["team","is","platform"]]}}')
+    explorer.show(q="gasket", **{"b.mode": "CONTEXT", "b.filter": "team~is~platform"})
     expect(explorer.passages("A").first).to_be_visible()
     expect(explorer.passages("B").first).to_be_visible()
     assert_accessible(explorer)

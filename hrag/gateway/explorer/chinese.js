@@ -70,6 +70,11 @@ export default {
   "legend.term": "查询词",
   "legend.cited": "引用之处",
 
+  "recent.title": "最近的搜索",
+  "recent.text": "本浏览器保存每个租户最近的 50 次搜索，绝不保存 API 密钥。",
+  "recent.clear": "清除列表",
+  "recent.cleared": "列表已清除。",
+
   "setting.a": "设置 A",
   "setting.b": "设置 B",
   "setting.only": "搜索",

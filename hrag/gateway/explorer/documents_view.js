@@ -20,7 +20,7 @@ export class DocumentsView {
 
   constructor(session) {
     this.#session = session;
-    this.#document = new DocumentView(session, () => this.close());
+    this.#document = new DocumentView(session, () => this.#closeStep());
     this.element = h("div", {}, this.#list, this.#document.element);
     for (const name of ["change", "refresh"]) session.addEventListener(name, () => this.#reset());
     this.#reset();
@@ -44,9 +44,13 @@ export class DocumentsView {
   close() {
     this.#document.element.hidden = true;
     this.#list.hidden = false;
-    changeAddress({ doc: "", chunk: "" });
     if (this.#isStale) this.#load();
-    else this.#table.querySelector("button")?.focus();
+  }
+
+  #closeStep() {
+    changeAddress({ doc: "", chunk: "" }, { isStep: true });
+    this.close();
+    this.#table.querySelector("button")?.focus();
   }
 
   #reset() {

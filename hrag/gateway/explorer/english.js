@@ -83,6 +83,11 @@ export default {
   "legend.term": "query term",
   "legend.cited": "text to cite",
 
+  "recent.title": "Recent searches",
+  "recent.text": "This browser stores the last 50 searches of each tenant, and never an API key.",
+  "recent.clear": "Delete the list",
+  "recent.cleared": "The list was deleted.",
+
   "setting.a": "Setting A",
   "setting.b": "Setting B",
   "setting.only": "Search",
