@@ -113,7 +113,7 @@ def test_a_missing_collection_is_an_error_until_another_is_chosen(explorer: Expl
     error = explorer.panel("Documents").get_by_role("alert")
     expect(error).to_contain_text("not_found")
     expect(error).to_contain_text("nowhere")
-    explorer.page.get_by_label("Collection").select_option("guide")
+    explorer.page.get_by_label("Collection", exact=True).select_option("guide")
     expect(explorer.page.get_by_role("button", name="Pump manual")).to_be_visible()
 
 

@@ -105,7 +105,7 @@ def test_another_collection_ends_the_answer_and_removes_it(
     answer = explorer.region("Answer")
     expect(answer.locator(".is-writing")).to_have_text("First words ")
     with explorer.page.expect_event("requestfailed"):
-        explorer.page.get_by_label("Collection").select_option(MANY)
+        explorer.page.get_by_label("Collection", exact=True).select_option(MANY)
     expect(explorer.page.get_by_role("button", name="Stop")).to_be_hidden()
     expect(answer).to_have_attribute("aria-busy", "false")
     expect(answer.get_by_text("No answer yet")).to_be_visible()

@@ -127,7 +127,7 @@ def test_the_keyboard_reaches_everything(explorer: Explorer) -> None:
     expect(page.get_by_label("Tenant")).to_be_focused()
     page.keyboard.type("acme")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Collection")).to_have_value("guide")
+    expect(page.get_by_label("Collection", exact=True)).to_have_value("guide")
     tab_to(explorer, page.get_by_role("tab", name="Search"))
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Answer")).to_be_focused()

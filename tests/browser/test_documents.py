@@ -36,7 +36,7 @@ def refuse_status(explorer: Explorer) -> None:
     """Makes requests for a status fail, and chooses the collection MANY."""
     explorer.expects_failed_calls = True
     explorer.page.route("**/GetIndexStatus", lambda call: call.fulfill(status=503, body="{}"))
-    explorer.page.get_by_label("Collection").select_option(MANY)
+    explorer.page.get_by_label("Collection", exact=True).select_option(MANY)
     expect(explorer.panel("Documents").get_by_role("alert")).to_be_visible()
 
 
@@ -140,7 +140,7 @@ def test_a_chunk_of_another_document_is_ignored(explorer: Explorer) -> None:
 def test_a_collection_can_be_shown_by_its_alias(explorer: Explorer) -> None:
     explorer.show("documents", ALIAS)
     expect(explorer.page.get_by_role("button", name="Pump manual")).to_be_visible()
-    expect(explorer.page.get_by_label("Collection")).to_have_value(ALIAS)
+    expect(explorer.page.get_by_label("Collection", exact=True)).to_have_value(ALIAS)
     explorer.page.get_by_role("tab", name="Search").click()
     expect(explorer.search("gasket").first).to_contain_text("gasket")
 
@@ -150,7 +150,7 @@ def test_a_change_of_the_address_is_followed(explorer: Explorer) -> None:
     expect(explorer.page.get_by_role("button", name="note-00")).to_be_visible()
     explorer.page.evaluate("location.hash = '#/acme/guide/documents'")
     expect(explorer.page.get_by_role("button", name="Pump manual")).to_be_visible()
-    expect(explorer.page.get_by_label("Collection")).to_have_value("guide")
+    expect(explorer.page.get_by_label("Collection", exact=True)).to_have_value("guide")
 
 
 def test_the_settings_of_the_server_are_shown(explorer: Explorer) -> None:

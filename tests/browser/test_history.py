@@ -17,7 +17,7 @@ def test_back_leads_through_views_searches_and_documents(explorer: Explorer) -> 
     page.get_by_role("button", name="Pump manual").click()
     expect(explorer.region("Text")).to_be_visible()
     page.get_by_role("button", name="All documents").click()
-    page.get_by_label("Collection").select_option(MANY)
+    page.get_by_label("Collection", exact=True).select_option(MANY)
     expect(page.get_by_role("button", name="note-00")).to_be_visible()
     page.go_back()
     expect(page.get_by_role("button", name="Pump manual")).to_be_visible()
@@ -70,11 +70,11 @@ def test_the_tenant_is_the_default_at_first_and_then_remembered(explorer: Explor
     expect(page.get_by_label("Tenant")).to_have_value("default")
     page.get_by_label("Tenant").fill("acme")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Collection")).to_have_value("guide")
+    expect(page.get_by_label("Collection", exact=True)).to_have_value("guide")
     page.goto("about:blank")
     page.goto(explorer.url)
     expect(page.get_by_label("Tenant")).to_have_value("acme")
-    expect(page.get_by_label("Collection")).to_have_value("guide")
+    expect(page.get_by_label("Collection", exact=True)).to_have_value("guide")
 
 
 def test_recent_searches_are_listed_by_tenant_and_can_be_deleted(explorer: Explorer) -> None:

@@ -2,6 +2,7 @@
 
 import { changeAddress, readAddress } from "./address.js";
 import { AnswerView } from "./answer_view.js";
+import { CollectionsView } from "./collections_view.js";
 import { DocumentsView } from "./documents_view.js";
 import { h } from "./dom.js";
 import { announcements } from "./notices.js";
@@ -17,22 +18,26 @@ const THEMES = ["system", "light", "dark"];
 
 const session = new Session();
 const scope = new ScopeBar(session);
-const documents = new DocumentsView(session);
+const documents = new DocumentsView(session, () => go("upload"));
 const search = new SearchView(session, openDocument);
 const views = {
   search,
   answer: new AnswerView(session, openDocument),
   documents,
   upload: new UploadView(session),
+  collections: new CollectionsView(session, (collection) => scope.open(session.tenant, collection)),
   server: new ServerView(session),
 };
 const tabs = new Tabs(
   Object.entries(views).map(([name, { element }]) => [name, element]),
-  (name) => {
-    changeAddress({ view: name, ...views[name].addressFields }, { isStep: true });
-    showView();
-  },
+  go,
 );
+
+/** Shows a view, as a step of the browser's history. */
+function go(name) {
+  changeAddress({ view: name, ...views[name].addressFields }, { isStep: true });
+  showView();
+}
 
 /** Opens a document; `target` is the argument of `DocumentView.open`. */
 function openDocument(target) {

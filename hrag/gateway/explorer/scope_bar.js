@@ -87,10 +87,15 @@ export class ScopeBar {
   }
 
   #showCollections() {
-    const { collections, collection } = this.#session;
+    const { collections, aliases, collection } = this.#session;
     const names = collections.map(({ name }) => name);
-    if (collection && !names.includes(collection)) names.push(collection);
-    this.#collection.replaceChildren(...names.map((value) => h("option", { value }, value)));
+    const others = aliases.map(({ name }) => name);
+    if (collection && ![...names, ...others].includes(collection)) names.push(collection);
+    const options = (values) => values.map((value) => h("option", { value }, value));
+    this.#collection.replaceChildren(
+      ...options(names),
+      ...(others.length ? [h("optgroup", { tLabelText: "alias.title" }, options(others))] : []),
+    );
     this.#collection.value = collection;
     this.#collection.disabled = names.length === 0;
   }

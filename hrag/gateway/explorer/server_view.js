@@ -77,7 +77,7 @@ function readerFacts(embedded) {
   ];
 }
 
-function collectionFacts({ name, documentCount, settings }) {
+export function collectionFacts({ name, documentCount, settings }) {
   const summaries = (settings.summaries ?? "SUMMARY_UNIT_UNSPECIFIED").slice(
     "SUMMARY_UNIT_".length,
   );
