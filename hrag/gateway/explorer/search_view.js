@@ -168,7 +168,7 @@ export class SearchView {
         const began = performance.now();
         const request = { ...this.#session.scope, text: this.#text.value, ...form.request };
         const response = await call("RetrieverService/Search", request, signal);
-        list = new ResultList(response, performance.now() - began, this.#onOpen);
+        list = new ResultList(response, request, performance.now() - began, this.#onOpen);
         return list.element;
       },
       () => this.#search({ isStep: false }),

@@ -2,12 +2,13 @@
 // its progress and its outcome. The files in an archive are uploaded after it, each with a row.
 
 import { archiveMembers, isArchiveName } from "./archive.js";
-import { CallError, call, ingest } from "./connect.js";
+import { CallError, ingest } from "./connect.js";
 import { button, data, field, h, tr } from "./dom.js";
 import { size, whole } from "./format.js";
 import { announce, errorBox } from "./notices.js";
 import { MetadataField } from "./metadata_field.js";
 import { reportNodes } from "./read_report.js";
+import { serverInfo } from "./server_info.js";
 import { translate } from "./translation.js";
 import { documentId, hasKnownExtension } from "./upload_names.js";
 
@@ -21,7 +22,6 @@ export class UploadView {
   #target = h("p", { class: "hint" });
   #waiting = [];
   #isBusy = false;
-  #maxBytes = 0; // The maximum size of a document, in bytes; 0 until the server has sent it.
   #rows = h("ul", { class: "uploads", tLabel: "upload.list" });
   #input = h("input", {
     type: "file",
@@ -189,13 +189,11 @@ export class UploadView {
   }
 
   async #checkSize({ size: bytes }) {
-    this.#maxBytes ||= whole(
-      (await call("RetrieverService/GetServerInfo", {})).limits.documentBytes,
-    );
-    if (bytes <= this.#maxBytes) return;
+    const most = whole((await serverInfo()).limits.documentBytes);
+    if (bytes <= most) return;
     throw new CallError({
       code: "invalid_argument",
-      message: translate("upload.too_large", { bytes: size(bytes), most: size(this.#maxBytes) }),
+      message: translate("upload.too_large", { bytes: size(bytes), most: size(most) }),
     });
   }
 
