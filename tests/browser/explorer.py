@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from tests.browser.site import GUIDE, TENANT
 
@@ -36,7 +36,8 @@ def expect(shown: Locator) -> Any:
 
 
 def _address_fragment(view: str, collection: str, fields: dict[str, str]) -> str:
-    return urlencode({"view": view, "tenant": TENANT, "collection": collection, **fields})
+    path = [fields.pop("tenant", TENANT), collection, view, fields.pop("doc", "")]
+    return f"/{'/'.join(quote(part, safe='') for part in path)}?{urlencode(fields)}"
 
 
 class Explorer:

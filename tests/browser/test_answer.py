@@ -105,7 +105,7 @@ def test_another_collection_ends_the_answer_and_removes_it(
     answer = explorer.region("Answer")
     expect(answer.locator(".is-writing")).to_have_text("First words ")
     with explorer.page.expect_event("requestfailed"):
-        explorer.page.get_by_label("Collection").select_option(MANY)
+        explorer.page.get_by_label("Collection", exact=True).select_option(MANY)
     expect(explorer.page.get_by_role("button", name="Stop")).to_be_hidden()
     expect(answer).to_have_attribute("aria-busy", "false")
     expect(answer.get_by_text("No answer yet")).to_be_visible()
@@ -168,3 +168,25 @@ def test_without_passages_the_model_is_not_called(explorer: Explorer) -> None:
     explorer.page.get_by_role("textbox", name="Question").fill("nonesuch")
     explorer.page.get_by_role("button", name="Answer", exact=True).click()
     expect(explorer.region("Answer").get_by_text("the model was not called")).to_be_visible()
+
+
+def test_a_conversation_is_cut_to_the_limits_of_the_server(explorer: Explorer) -> None:
+    explorer.page.route(
+        "**/GetServerInfo",
+        lambda call: call.fulfill(json={"limits": {"historyTurns": 3, "historyBytes": "20"}}),
+    )
+    explorer.show("answer")
+    histories = explorer.page.evaluate(
+        """async () => {
+          const { Conversation } = await import("./conversation.js");
+          const conversation = new Conversation(() => {});
+          const empty = await conversation.history();
+          conversation.add("first", "one");
+          conversation.add("ab", "cd");
+          const three = await conversation.history();
+          conversation.add("a question 😀", "劳动合同法");
+          return [empty, three, await conversation.history()];
+        }"""
+    )
+    texts = [[turn["text"] for turn in history] for history in histories]
+    assert texts == [[], ["one", "ab", "cd"], ["a question", "劳动合"]]

@@ -48,7 +48,7 @@ def assert_fits(explorer: Explorer) -> None:
 @pytest.mark.parametrize("name", APPEARANCES)
 def test_every_view_is_accessible(opened: Open, served: Served, name: str) -> None:
     explorer = opened(served.gateway, **APPEARANCES[name])
-    explorer.show(q="gasket", b='{"mode":"CONTEXT","filters":{"rows":[["team","is","platform"]]}}')
+    explorer.show(q="gasket", **{"b.mode": "CONTEXT", "b.filter": "team~is~platform"})
     expect(explorer.passages("A").first).to_be_visible()
     expect(explorer.passages("B").first).to_be_visible()
     assert_accessible(explorer)
@@ -127,7 +127,7 @@ def test_the_keyboard_reaches_everything(explorer: Explorer) -> None:
     expect(page.get_by_label("Tenant")).to_be_focused()
     page.keyboard.type("acme")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Collection")).to_have_value("guide")
+    expect(page.get_by_label("Collection", exact=True)).to_have_value("guide")
     tab_to(explorer, page.get_by_role("tab", name="Search"))
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Answer")).to_be_focused()

@@ -9,7 +9,7 @@ import pytest
 from hrag.cli.ingest_files import document_id
 from hrag.values.formats import EXTENSIONS, mime_type_of
 from tests.browser.explorer import Explorer, expect
-from tests.browser.site import ATTACK, GUIDE, MANY
+from tests.browser.site import ALIAS, ATTACK, GUIDE, MANY
 from tests.support.documents.format_files import archive, docx_file
 from tests.support.documents.pdfs import pdf_of
 
@@ -143,8 +143,8 @@ def test_late_collections_of_the_previous_tenant_are_dropped(explorer: Explorer)
     """The page reads the collections again after each upload, also after a refused one."""
     explorer.expects_failed_calls = True
     explorer.show("upload")
-    collection = explorer.page.get_by_label("Collection")
-    expect(collection.get_by_role("option")).to_have_text([GUIDE, MANY])
+    collection = explorer.page.get_by_label("Collection", exact=True)
+    expect(collection.get_by_role("option")).to_have_text([GUIDE, MANY, ALIAS])
     send_stopped_call = explorer.stop_next_call("ListCollections")
     with explorer.page.expect_request("**/ListCollections"):
         choose_files(explorer, ("empty.txt", b"  "))

@@ -89,7 +89,7 @@ export class AnswerView {
     const { signal } = this.#running;
     this.#begin();
     try {
-      const { history } = this.#conversation;
+      const history = await this.#conversation.history();
       const search = { ...this.#session.scope, text: this.#asked, ...this.#form.request };
       const events = answerEvents({ search, history, reasoning: true }, signal);
       for await (const { name, value } of events) this.#show(name, value);
@@ -125,7 +125,7 @@ export class AnswerView {
   }
 
   #showPassages(response) {
-    this.#list = new ResultList(response, performance.now() - this.#began, this.#onOpen);
+    this.#list = new ResultList(response, null, performance.now() - this.#began, this.#onOpen);
     this.#passages.replaceChildren(this.#list.element);
     this.#list.settle();
   }

@@ -14,6 +14,11 @@ export function hasKey() {
   return key !== "";
 }
 
+/** Returns true if a text contains the API key. */
+export function containsKey(text) {
+  return hasKey() && text.includes(key);
+}
+
 /**
  * The error of a call. `code` is a code of the Connect protocol, or `unreachable` if the gateway
  * sent no complete reply.

@@ -2,12 +2,8 @@
 // next question, so that it can refer to them.
 
 import { button, h } from "./dom.js";
-
-// The server refuses more turns and bytes (`historyTurns` and `historyBytes` of GetServerInfo).
-const MAX_TURNS = 32;
-const MAX_BYTES = 16384;
-// The text of one turn is cut to this size, so that the last answer and its question always fit.
-const MAX_TURN_BYTES = 7000;
+import { whole } from "./format.js";
+import { serverInfo } from "./server_info.js";
 
 export class Conversation {
   #turns = [];
@@ -25,12 +21,18 @@ export class Conversation {
     );
   }
 
-  /** The last turns, as many as a request may have. */
-  get history() {
+  /**
+   * Returns the last turns, as many as the limits of the server allow. A long text is cut to half of
+   * the bytes that are allowed, so that the last question and its answer always fit.
+   */
+  async history() {
+    if (!this.#turns.length) return [];
+    const { limits } = await serverInfo();
     const fitting = [];
-    let left = MAX_BYTES;
-    for (const turn of this.#turns.slice(-MAX_TURNS).reverse()) {
-      const text = beginning(turn.text);
+    let left = whole(limits.historyBytes);
+    const longest = Math.floor(left / 2);
+    for (const turn of this.#turns.slice(-whole(limits.historyTurns)).reverse()) {
+      const text = beginning(turn.text, longest);
       left -= byteCount(text);
       if (left < 0) break;
       fitting.unshift({ ...turn, text });
@@ -65,9 +67,9 @@ export class Conversation {
   }
 }
 
-/** Returns the beginning of a text, with at most `MAX_TURN_BYTES` bytes, and with whole characters. */
-function beginning(text) {
-  const bytes = new TextEncoder().encode(text).subarray(0, MAX_TURN_BYTES);
+/** Returns the beginning of a text, with at most `most` bytes, and with whole characters. */
+function beginning(text, most) {
+  const bytes = new TextEncoder().encode(text).subarray(0, most);
   // In a stream, the decoder keeps the bytes of an incomplete character for the next call.
   return new TextDecoder().decode(bytes, { stream: true });
 }

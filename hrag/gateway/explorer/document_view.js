@@ -6,10 +6,11 @@ import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
 import { button, data, facts, h, tr } from "./dom.js";
 import { ChunkTree } from "./chunk_tree.js";
+import { deleteDocuments, downloadText, editMetadata } from "./document_actions.js";
 import { count, countOrDash, size, whole } from "./format.js";
 import { LevelMap } from "./level_map.js";
 import { markedText, scrollWithin, spanMark } from "./marked_text.js";
-import { fill } from "./notices.js";
+import { errorBox, fill } from "./notices.js";
 import { pageRange, sections } from "./passage_card.js";
 import { utf16Offsets } from "./text_offsets.js";
 
@@ -40,8 +41,15 @@ export class DocumentView {
     tLabel: "document.text",
   });
 
-  constructor(session, onClose) {
+  #on;
+
+  /**
+   * `onClose` is called if the user closes the document, `onChange` after a change of its metadata,
+   * and `onDelete` after its deletion.
+   */
+  constructor(session, { onClose, onChange, onDelete }) {
     this.#session = session;
+    this.#on = { onChange, onDelete };
     this.element = h(
       "div",
       { class: "view document-view", hidden: true },
@@ -161,6 +169,7 @@ export class DocumentView {
         ],
         "figures",
       ),
+      this.#actions(),
       metadata.length > 0 &&
         h(
           "details",
@@ -168,6 +177,31 @@ export class DocumentView {
           h("summary", { t: ["document.metadata", { n: metadata.length }] }),
           metadataList(metadata),
         ),
+    );
+  }
+
+  #actions() {
+    const info = this.#info;
+    const { scope } = this.#session;
+    const failure = h("div", {});
+    const download = async () => {
+      failure.replaceChildren();
+      await downloadText(scope, info).catch((error) => failure.append(errorBox(error)));
+    };
+    const edit = () =>
+      editMetadata(scope, info, () => {
+        this.#on.onChange();
+        this.open({ documentId: info.documentId, chunkId: this.#selected, marks: this.#marks });
+      });
+    return h(
+      "div",
+      { class: "document-actions" },
+      button("document.download", download),
+      button("document.edit", edit),
+      button("document.delete", () => deleteDocuments(scope, [info], this.#on.onDelete), {
+        class: "is-bad",
+      }),
+      failure,
     );
   }
 

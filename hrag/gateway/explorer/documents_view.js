@@ -1,37 +1,61 @@
 // Shows the documents of a collection: its index status, one page of its documents, and one opened
-// document.
+// document. The list can be filtered and sorted, and documents in it can be deleted.
 
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
-import { button, data, facts, h, tr } from "./dom.js";
+import { button, facts, h, tr } from "./dom.js";
+import { deleteDocuments, deleteMatching } from "./document_actions.js";
+import { DocumentPages, ORDERS } from "./document_pages.js";
+import { DocumentTable } from "./document_table.js";
 import { DocumentView } from "./document_view.js";
-import { count, countOrDash, size, whole } from "./format.js";
+import { FilterRows } from "./filter_rows.js";
+import { count, size, whole } from "./format.js";
 import { emptyState, fill, show } from "./notices.js";
-
-const PAGE_SIZE = 25;
 
 export class DocumentsView {
   #session;
-  #tokens = [""]; // The page tokens of all pages up to the page that is shown.
+  #onUpload;
+  #pages;
+  #number = 0; // The number of the page that is shown, from 0.
+  #isStale = true;
   #status = h("div", { class: "status-panel" });
+  #filters = new FilterRows();
+  #order = h(
+    "select",
+    { tLabel: "documents.order", onchange: () => this.#load() },
+    Object.keys(ORDERS).map((value) => h("option", { value, t: `order.${value}` })),
+  );
+  #isDescending = h("input", {
+    type: "checkbox",
+    id: "documents-descending",
+    onchange: () => this.#load(),
+  });
   #table = h("div", { class: "document-list" });
-  #list = h("div", { class: "view" }, this.#status, this.#table);
+  #list;
+  #tools;
   #document;
 
-  constructor(session) {
+  /** `onUpload` is called if the user wants to upload files. */
+  constructor(session, onUpload) {
     this.#session = session;
-    this.#document = new DocumentView(session, () => this.close());
+    this.#onUpload = onUpload;
+    this.#tools = this.#newTools();
+    this.#list = h("div", { class: "view" }, this.#status, this.#tools, this.#table);
+    this.#document = new DocumentView(session, {
+      onClose: () => this.#closeStep(),
+      onChange: () => (this.#isStale = true),
+      onDelete: () => this.#afterDeletion(),
+    });
     this.element = h("div", {}, this.#list, this.#document.element);
     for (const name of ["change", "refresh"]) session.addEventListener(name, () => this.#reset());
     this.#reset();
   }
 
-  /** Reads the list of documents if it is out of date; called when the view is shown. */
+  /** Reads the list of documents again; called when the view is shown. */
   show() {
-    if (this.#isStale && this.#document.element.hidden) this.#load();
+    if (this.#document.element.hidden) this.#load(this.#number);
+    else this.#isStale = true;
   }
-
-  #isStale = true;
 
   /** Opens a document; `target` is the argument of `DocumentView.open`. */
   open(target) {
@@ -42,33 +66,76 @@ export class DocumentsView {
 
   /** Closes the opened document and shows the list of documents again. */
   close() {
+    if (this.#document.element.hidden) return;
     this.#document.element.hidden = true;
     this.#list.hidden = false;
+  }
+
+  async #closeStep() {
+    changeAddress({ doc: "", chunk: "" }, { isStep: true });
+    this.close();
+    if (this.#isStale) await this.#load();
+    this.#table.querySelector("button")?.focus();
+  }
+
+  async #afterDeletion() {
     changeAddress({ doc: "", chunk: "" });
-    if (this.#isStale) this.#load();
-    else this.#table.querySelector("button")?.focus();
+    await this.#session.refresh();
+  }
+
+  #newTools() {
+    const apply = h("button", { type: "submit", t: "documents.apply" });
+    return h(
+      "form",
+      { class: "document-tools", onsubmit: (event) => this.#apply(event) },
+      h(
+        "details",
+        { class: "fold" },
+        h("summary", { t: "documents.filter" }),
+        h("p", { class: "hint", t: "documents.filter_hint" }),
+        this.#filters.element,
+        apply,
+      ),
+      h(
+        "div",
+        { class: "order" },
+        this.#order,
+        h(
+          "div",
+          { class: "flag" },
+          this.#isDescending,
+          h("label", { for: this.#isDescending.id, t: "documents.descending" }),
+        ),
+      ),
+    );
+  }
+
+  #apply(event) {
+    event.preventDefault();
+    this.#load();
   }
 
   #reset() {
-    this.#tokens = [""];
     this.#isStale = true;
+    this.#number = 0;
     this.#document.element.hidden = true;
     this.#list.hidden = false;
     if (this.element.closest("[role=tabpanel]:not([hidden])")) this.#load();
   }
 
-  async #load() {
+  /** Reads the status and the page `number` of the list, from 0. */
+  async #load(number = 0) {
     this.#isStale = false;
+    this.#number = number;
+    this.#pages = null;
+    const { tenant, isNew } = this.#session;
+    this.#tools.hidden = !tenant || isNew;
     show(this.#status);
-    if (!this.#session.tenant) {
-      show(this.#table, emptyState("documents.no_tenant_title", "documents.no_tenant_text"));
-      return;
-    }
-    if (this.#session.isNew) {
-      show(this.#table, emptyState("documents.none_title", "documents.none_text"));
-      return;
-    }
     show(this.#table);
+    if (this.#tools.hidden) {
+      this.#table.append(this.#empty(tenant ? "none" : "no_tenant"));
+      return;
+    }
     let status = {};
     const readStatus = async () => {
       status = await call("IndexerService/GetIndexStatus", this.#session.scope);
@@ -77,60 +144,51 @@ export class DocumentsView {
     if (await fill(this.#status, readStatus, () => this.#load())) await this.#showPage(status);
   }
 
+  #empty(key) {
+    const upload = key === "none" && button("nav.upload", this.#onUpload, { class: "main-button" });
+    return emptyState(`documents.${key}_title`, `documents.${key}_text`, upload || []);
+  }
+
   #showPage(status) {
     return fill(this.#table, async () => {
-      const pageToken = this.#tokens.at(-1);
-      const page = await call("IndexerService/ListDocuments", {
-        ...this.#session.scope,
-        pageSize: PAGE_SIZE,
-        pageToken,
+      const filter = this.#filters.message;
+      const { value: order } = this.#order;
+      const { scope } = this.#session;
+      this.#pages ??= new DocumentPages(scope, filter, order, this.#isDescending.checked);
+      const page = await this.#pages.page(this.#number);
+      if (!page.documents.length)
+        return filter
+          ? emptyState("documents.no_match_title", "documents.no_match_text")
+          : this.#empty("none");
+      const table = new DocumentTable(page.documents, status, {
+        onOpen: (documentId) => this.#openStep(documentId),
+        onSelect: () => showSelection(table, remove),
       });
-      if (!page.documents?.length && this.#tokens.length === 1)
-        return emptyState("documents.none_title", "documents.none_text");
-      return [this.#documentTable(page.documents ?? [], status), this.#pager(page, status)];
+      const remove = button("document.delete", () => this.#delete(table.selected), {
+        class: "quiet-button is-bad",
+      });
+      showSelection(table, remove);
+      return [
+        h("div", { class: "list-actions" }, remove, filter && this.#removeAll(filter, page.total)),
+        table.element,
+        this.#pager(page, status),
+      ];
     });
   }
 
-  #documentTable(documents, status) {
-    const heads = ["document", "type", "tokens", "chunks", "pages", "sections", "index"];
-    const caption = h("caption", { class: "unseen", t: "documents.caption" });
-    const head = h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        heads.map((name) =>
-          h("th", { scope: "col", class: `cell-${name}`, t: `documents.${name}` }),
-        ),
-      ),
-    );
-    const rows = documents.map((info) => this.#row(info, status));
-    return h(
-      "div",
-      { class: "table-scroll", role: "region", tLabel: "documents.caption", tabindex: "0" },
-      h("table", {}, caption, head, h("tbody", {}, rows)),
-    );
+  #removeAll(filter, total) {
+    const ask = () =>
+      deleteMatching(this.#session.scope, filter, total, () => this.#session.refresh());
+    return h("button", {
+      type: "button",
+      class: "quiet-button is-bad",
+      t: ["documents.delete_matching", { n: total }],
+      onclick: ask,
+    });
   }
 
-  #row(info, status) {
-    const cell = (name, content) => h("td", { class: `cell-${name}` }, content);
-    const open = h(
-      "button",
-      { type: "button", class: "link-button", onclick: () => this.#openStep(info.documentId) },
-      data(info.title || info.documentId),
-    );
-    return h(
-      "tr",
-      {},
-      h("th", { scope: "row", class: "cell-document" }, open, h("code", {}, data(info.documentId))),
-      cell("type", info.mimeType ?? ""),
-      cell("tokens", count(info.tokenCount)),
-      cell("chunks", (info.chunksPerLevel ?? []).map(count).join(" / ")),
-      cell("pages", countOrDash(info.pageCount)),
-      cell("sections", countOrDash(info.sectionCount)),
-      cell("index", indexBadge(info, status)),
-    );
+  #delete(infos) {
+    deleteDocuments(this.#session.scope, infos, () => this.#session.refresh());
   }
 
   #openStep(documentId) {
@@ -138,48 +196,26 @@ export class DocumentsView {
     this.open({ documentId });
   }
 
-  #pager(page, status) {
-    const first = (this.#tokens.length - 1) * PAGE_SIZE;
-    const go = (change) => async () => {
-      change();
+  #pager({ documents, first, total, isLast }, status) {
+    const go = (step) => async () => {
+      this.#number += step;
       await this.#showPage(status);
       this.#table.querySelector(".table-scroll")?.focus();
-    };
-    const range = {
-      first: first + 1,
-      last: first + (page.documents?.length ?? 0),
-      total: whole(status.documentCount),
     };
     return h(
       "nav",
       { class: "pager", tLabel: "documents.pages_nav" },
-      button(
-        "documents.previous",
-        go(() => this.#tokens.pop()),
-        { disabled: this.#tokens.length === 1 },
-      ),
-      tr("documents.range", range),
-      button(
-        "documents.next",
-        go(() => this.#tokens.push(page.nextPageToken)),
-        { disabled: !page.nextPageToken },
-      ),
+      button("documents.previous", go(-1), { disabled: first === 0 }),
+      tr("documents.range", { first: first + 1, last: first + documents.length, total }),
+      button("documents.next", go(1), { disabled: isLast }),
     );
   }
 }
 
-/**
- * Returns a badge that says whether the document's leaves are in a segment or in the tail. Returns
- * an empty text if the engine has no segments.
- */
-function indexBadge({ sequence }, { embedded }) {
-  if (!embedded) return "";
-  const isSealed = BigInt(sequence ?? 0) <= BigInt(embedded.sealedSequence ?? 0);
-  return h("span", {
-    class: isSealed ? "badge" : "badge badge-tail",
-    t: isSealed ? "documents.sealed" : "documents.tail",
-    tTitle: isSealed ? "documents.sealed_hint" : "documents.tail_hint",
-  });
+function showSelection(table, remove) {
+  const n = table.selected.length;
+  remove.hidden = n === 0;
+  remove.replaceChildren(tr("documents.delete_selected", { n }));
 }
 
 function statusPanel(status) {

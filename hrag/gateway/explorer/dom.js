@@ -3,19 +3,25 @@
 
 import { bindText } from "./translation.js";
 
-const TRANSLATED = { t: "", tLabel: "aria-label", tPlaceholder: "placeholder", tTitle: "title" };
+const TRANSLATED = {
+  t: "",
+  tLabel: "aria-label",
+  tLabelText: "label",
+  tPlaceholder: "placeholder",
+  tTitle: "title",
+};
 
 /**
  * Returns a new element. An attribute whose name begins with `on`, for example `onclick`, adds a
- * listener. `t`, `tLabel`, `tPlaceholder` and `tTitle` set a translated text. Their value is a key
- * of the dictionary, or an array of a key and values: `["search.found", { n: 3 }]`. Attributes and
+ * listener. `t`, `tLabel`, `tLabelText`, `tPlaceholder` and `tTitle` set a translated text, as the
+ * content or as the attribute that `TRANSLATED` names. Their value is a key of the dictionary, or an array of a key and values: `["search.found", { n: 3 }]`. Attributes and
  * children that are null, undefined or false are left out.
  */
 export function h(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) setAttribute(node, name, value);
   node.append(
-    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
   );
   return node;
 }

@@ -41,8 +41,7 @@ export class FilterRows {
   set value({ join, rows }) {
     this.#join.value = join === "any" ? "any" : "all";
     this.#rows.replaceChildren();
-    for (const row of Array.isArray(rows) ? rows : [])
-      if (isRow(row)) this.#add(...row.map(String));
+    for (const row of rows) this.#add(...row);
     this.#count();
   }
 
@@ -112,14 +111,6 @@ export class FilterRows {
   #count() {
     this.#join.hidden = this.#rows.children.length < 2;
   }
-}
-
-/**
- * Returns true if `row`, which comes from the page's address, is an array of texts or of other
- * values that can be converted to text.
- */
-function isRow(row) {
-  return Array.isArray(row) && row.every((value) => typeof value !== "object");
 }
 
 function showKind(key, operator, value, kind) {

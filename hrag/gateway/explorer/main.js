@@ -2,10 +2,11 @@
 
 import { changeAddress, readAddress } from "./address.js";
 import { AnswerView } from "./answer_view.js";
+import { CollectionsView } from "./collections_view.js";
 import { DocumentsView } from "./documents_view.js";
 import { h } from "./dom.js";
 import { announcements } from "./notices.js";
-import { ScopeBar } from "./scope_bar.js";
+import { ScopeBar, lastTenant } from "./scope_bar.js";
 import { SearchView } from "./search_view.js";
 import { ServerView } from "./server_view.js";
 import { Session } from "./session.js";
@@ -17,22 +18,26 @@ const THEMES = ["system", "light", "dark"];
 
 const session = new Session();
 const scope = new ScopeBar(session);
-const documents = new DocumentsView(session);
+const documents = new DocumentsView(session, () => go("upload"));
 const search = new SearchView(session, openDocument);
 const views = {
   search,
   answer: new AnswerView(session, openDocument),
   documents,
   upload: new UploadView(session),
+  collections: new CollectionsView(session, (collection) => scope.open(session.tenant, collection)),
   server: new ServerView(session),
 };
 const tabs = new Tabs(
   Object.entries(views).map(([name, { element }]) => [name, element]),
-  (name) => {
-    changeAddress({ view: name });
-    views[name].show?.();
-  },
+  go,
 );
+
+/** Shows a view, as a step of the browser's history. */
+function go(name) {
+  changeAddress({ view: name, ...views[name].addressFields }, { isStep: true });
+  showView();
+}
 
 /** Opens a document; `target` is the argument of `DocumentView.open`. */
 function openDocument(target) {
@@ -75,12 +80,13 @@ function setTheme(theme) {
  * the user went back or edited the address.
  */
 async function showAddress() {
-  const { tenant = "", collection } = readAddress();
+  const { tenant = "", collection = "" } = readAddress();
   const isOtherScope =
     tenant !== session.tenant || (collection && collection !== session.collection);
   if (isOtherScope) await scope.open(tenant, collection);
   const address = readAddress(); // The address may have changed during the call.
-  if (isOtherScope || !search.isAt(address)) search.load(address);
+  const isSearch = (address.view ?? "search") === "search";
+  if (isSearch && (isOtherScope || !search.isAt(address))) search.load(address);
   showView();
 }
 
@@ -89,7 +95,7 @@ function showView() {
   const { view, doc, chunk } = readAddress();
   if (doc && view === "documents") documents.open({ documentId: doc, chunkId: chunk });
   else if (view === "documents") documents.close();
-  tabs.show(view);
+  views[tabs.show(view)].show?.();
 }
 
 async function start() {
@@ -120,8 +126,8 @@ async function start() {
   );
   document.body.append(header, tabs.panels, announcements());
   setLanguage(language);
-  if (address.tenant) await scope.open(address.tenant, address.collection);
-  else scope.focusTenant();
+  await scope.open(address.tenant ?? lastTenant(), address.collection);
+  if (!address.tenant) scope.selectTenant();
   search.load(address);
   showView();
   window.addEventListener("popstate", showAddress);

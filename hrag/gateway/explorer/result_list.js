@@ -4,10 +4,12 @@ import { data, facts, h, tr } from "./dom.js";
 import { count, score, whole } from "./format.js";
 import { emptyState } from "./notices.js";
 import { PassageCard, pageRange, sections } from "./passage_card.js";
+import { requestView } from "./request_view.js";
 import { TimingsChart } from "./timings_chart.js";
 
 export class ResultList {
-  constructor(response, roundTripMs, onOpen) {
+  /** `request` is the SearchRequest; null if the page has not sent it as it is. */
+  constructor(response, request, roundTripMs, onOpen) {
     this.timings = new TimingsChart(response.timings ?? {}, roundTripMs);
     this.cards = (response.passages ?? []).map(
       (passage, index) => new PassageCard(passage, index + 1, onOpen),
@@ -30,6 +32,7 @@ export class ResultList {
       warnings(response),
       this.timings.element,
       plan(response),
+      request && requestView(request),
       chosenSections(response.sections ?? [], onOpen),
       this.cards.length
         ? this.cards.map(({ element }) => element)

@@ -1,10 +1,20 @@
 // The bar in which the user chooses the tenant, the collection and the API key.
 
 import { changeAddress } from "./address.js";
+import { remember, remembered } from "./browser_memory.js";
 import { hasKey, setKey } from "./connect.js";
 import { button, field, h } from "./dom.js";
 import { errorBox } from "./notices.js";
 import { bindText } from "./translation.js";
+
+// The tenant of the command line's defaults, which a first `hrag ingest` fills.
+const DEFAULT_TENANT = "default";
+const NO_PLACE = { q: "", doc: "", chunk: "" };
+
+/** Returns the tenant that was opened last in this browser, or the default tenant. */
+export function lastTenant() {
+  return String(remembered("tenant") ?? DEFAULT_TENANT);
+}
 
 export class ScopeBar {
   #session;
@@ -52,6 +62,7 @@ export class ScopeBar {
     this.notice.replaceChildren();
     try {
       await this.#session.open(tenant, collection);
+      if (this.#session.collections.length) remember("tenant", tenant);
     } catch (error) {
       this.notice.replaceChildren(errorBox(error, () => this.open(tenant, collection)));
     }
@@ -59,25 +70,32 @@ export class ScopeBar {
     changeAddress({ tenant: opened, collection: opened && chosen });
   }
 
-  focusTenant() {
-    this.#tenant.focus();
+  /** Moves the focus to the tenant, so that typing replaces it. */
+  selectTenant() {
+    this.#tenant.select();
   }
 
   #changeTenant() {
-    changeAddress({ doc: "", chunk: "" });
-    this.open(this.#tenant.value.trim());
+    const tenant = this.#tenant.value.trim();
+    changeAddress({ tenant, collection: "", ...NO_PLACE }, { isStep: true });
+    this.open(tenant);
   }
 
   #choose() {
+    changeAddress({ collection: this.#collection.value, ...NO_PLACE }, { isStep: true });
     this.#session.choose(this.#collection.value);
-    changeAddress({ collection: this.#collection.value, doc: "", chunk: "" });
   }
 
   #showCollections() {
-    const { collections, collection } = this.#session;
+    const { collections, aliases, collection } = this.#session;
     const names = collections.map(({ name }) => name);
-    if (collection && !names.includes(collection)) names.push(collection);
-    this.#collection.replaceChildren(...names.map((value) => h("option", { value }, value)));
+    const others = aliases.map(({ name }) => name);
+    if (collection && ![...names, ...others].includes(collection)) names.push(collection);
+    const options = (values) => values.map((value) => h("option", { value }, value));
+    this.#collection.replaceChildren(
+      ...options(names),
+      ...(others.length ? [h("optgroup", { tLabelText: "alias.title" }, options(others))] : []),
+    );
     this.#collection.value = collection;
     this.#collection.disabled = names.length === 0;
   }

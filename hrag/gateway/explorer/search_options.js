@@ -1,5 +1,6 @@
 // The options of a search, with their names in SearchRequest, and the modes and retrievals that
-// each option applies to.
+// each option applies to. Limits that the server may change are not repeated here: the server's
+// error names them.
 
 const CHUNK_MODES = ["SMALL_TO_BIG", "SUMMARY_FIRST", "AUTO_MERGE"];
 const UNJOINED_MODES = [...CHUNK_MODES, "STANDARD"];
@@ -24,16 +25,16 @@ export const MODES = [
 export const MAIN_OPTIONS = [
   { name: "mode", enum: "SEARCH_MODE_", values: MODES },
   { name: "retrieval", enum: "RETRIEVAL_", values: ["", "HYBRID", "DENSE", "LEXICAL"] },
-  { name: "limit", min: 1, max: 100, step: 1 },
+  { name: "limit", min: 1, step: 1 },
   { name: "tokenBudget", min: 0, step: 1 },
 ];
 
 /** The options below "More options", in the form of `MAIN_OPTIONS`. */
 export const MORE_OPTIONS = [
-  { name: "returnLevel", min: 0, max: 7, step: 1, modes: CHUNK_MODES },
+  { name: "returnLevel", min: 0, step: 1, modes: CHUNK_MODES },
   { name: "mergeRatio", min: 0, max: 1, step: "any", modes: ["AUTO_MERGE"] },
-  { name: "windowSentences", min: 0, max: 20, step: 1, modes: ["SENTENCE_WINDOW"] },
-  { name: "topSections", min: 1, max: 1000, step: 1, modes: ["SUMMARY_FIRST"] },
+  { name: "windowSentences", min: 0, step: 1, modes: ["SENTENCE_WINDOW"] },
+  { name: "topSections", min: 1, step: 1, modes: ["SUMMARY_FIRST"] },
   {
     name: "summaryScope",
     enum: "SUMMARY_SCOPE_",
@@ -47,15 +48,16 @@ export const MORE_OPTIONS = [
     values: ["CONVEX", "RECIPROCAL_RANK"],
     retrievals: ["HYBRID"],
   },
-  { name: "candidates", min: 1, max: 10_000, step: 1 },
+  { name: "candidates", min: 1, step: 1 },
   { name: "aggregation", enum: "AGGREGATION_", values: ["MAX", "SUM", "MEAN", "COUNT"] },
   { name: "minScore", step: "any" },
-  { name: "maxPerDocument", min: 0, max: 1000, step: 1 },
+  { name: "maxPerDocument", min: 0, step: 1 },
   { name: "neighbourBonus", min: 0, max: 1, step: "any" },
   { name: "mergeAdjacent", flag: true, modes: UNJOINED_MODES },
   { name: "keepOverlap", flag: true, modes: UNJOINED_MODES },
   { name: "cutLast", flag: true },
   { name: "rerank", values: ["", "true", "false"], modes: [...UNJOINED_MODES, "CONTEXT"] },
+  { name: "minSequence", min: 0, step: 1 },
 ];
 
 /** Returns true if an option applies to a mode and a retrieval. */

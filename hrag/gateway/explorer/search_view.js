@@ -5,14 +5,18 @@ import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
 import { button, field, h } from "./dom.js";
 import { announce, emptyState, fill } from "./notices.js";
+import { storeSearch } from "./query_history.js";
+import { RecentSearches } from "./recent_searches.js";
 import { ResultList, compare } from "./result_list.js";
+import { searchFields, searchIn } from "./search_address.js";
 import { SettingForm } from "./setting_form.js";
 
 export class SearchView {
   #session;
   #onOpen;
   #running = new AbortController();
-  #latest = ""; // The result of `searchOf` for the search that was loaded or run last.
+  #latest = searchFields({}); // The fields of the search that was loaded or run last.
+  #recent;
   #text = h("input", {
     type: "search",
     required: true,
@@ -29,6 +33,7 @@ export class SearchView {
   constructor(session, onOpen) {
     this.#session = session;
     this.#onOpen = onOpen;
+    this.#recent = new RecentSearches(session);
     const copy = button("setting.copy", () => this.#copy(), { class: "quiet-button copy-setting" });
     const forms = h(
       "div",
@@ -46,6 +51,7 @@ export class SearchView {
         field("search.text", this.#text),
         button("search.run", null, { type: "submit", class: "main-button" }),
       ),
+      this.#recent.element,
       h(
         "div",
         { class: "flag compare-switch" },
@@ -66,27 +72,38 @@ export class SearchView {
       ),
     );
     this.#isTwo.addEventListener("change", () => this.#showColumns());
-    session.addEventListener("change", () => this.#clear());
+    session.addEventListener("change", () => this.#changeScope());
     this.#showColumns();
     this.#clear();
   }
 
   /** Shows in the form the search that an address contains, and runs it if it has a query. */
   load(address) {
-    const { q = "", a = "", b = "" } = address;
-    this.#latest = searchOf(address);
+    const { q, a, b } = searchIn(address);
+    this.#latest = searchFields({ q, a, b });
     this.#text.value = q;
     this.#isTwo.checked = Boolean(b);
     this.#columns[0].form.load(a);
     if (b) this.#columns[1].form.load(b);
     this.#showColumns();
-    if (q && this.#session.collections.length) this.#search();
+    if (q && this.#session.collections.length) this.#search({ isStep: false });
     else this.#clear();
+  }
+
+  /** The fields of the page's address for the search that was loaded or run last. */
+  get addressFields() {
+    return this.#latest;
   }
 
   /** Returns true if an address contains the search that was loaded or run last. */
   isAt(address) {
-    return searchOf(address) === this.#latest;
+    return JSON.stringify(searchFields(searchIn(address))) === JSON.stringify(this.#latest);
+  }
+
+  #changeScope() {
+    this.#latest = { ...this.#latest, q: "" };
+    this.#recent.update();
+    this.#clear();
   }
 
   #shown() {
@@ -110,17 +127,15 @@ export class SearchView {
 
   #submit(event) {
     event.preventDefault();
-    this.#search();
+    this.#search({ isStep: true });
   }
 
-  async #search() {
+  async #search({ isStep }) {
     this.#running.abort();
     this.#running = new AbortController();
     const { signal } = this.#running;
     const shown = this.#shown();
-    const saved = { q: this.#text.value, a: shown[0].form.saved, b: shown[1]?.form.saved };
-    this.#latest = searchOf(saved);
-    changeAddress(saved);
+    this.#store(shown, isStep);
     const lists = await Promise.all(shown.map((column) => this.#fillColumn(column, signal)));
     if (signal.aborted) return;
     const shownLists = lists.filter(Boolean);
@@ -133,6 +148,17 @@ export class SearchView {
     if (shownLists.length) announce("search.found", { n: shownLists[0].cards.length });
   }
 
+  /** Puts the search of the form into the address and into the list of recent searches. */
+  #store([a, b], isStep) {
+    // B always names its mode, because a field of B says that there are two settings.
+    const second = b && { mode: b.form.mode, ...b.form.saved };
+    this.#latest = searchFields({ q: this.#text.value, a: a.form.saved, b: second });
+    changeAddress({ view: "search", ...this.#latest }, { isStep });
+    const { tenant, collection } = this.#session;
+    storeSearch(tenant, { collection, ...this.#latest });
+    this.#recent.update();
+  }
+
   /** Returns the ResultList of a column; undefined after an error, which the column shows. */
   async #fillColumn({ form, results }, signal) {
     let list;
@@ -142,19 +168,14 @@ export class SearchView {
         const began = performance.now();
         const request = { ...this.#session.scope, text: this.#text.value, ...form.request };
         const response = await call("RetrieverService/Search", request, signal);
-        list = new ResultList(response, performance.now() - began, this.#onOpen);
+        list = new ResultList(response, request, performance.now() - began, this.#onOpen);
         return list.element;
       },
-      () => this.#search(),
+      () => this.#search({ isStep: false }),
     );
     list?.settle();
     return list;
   }
-}
-
-/** Returns the query and the settings of an address as one text. */
-function searchOf({ q = "", a = "", b = "" }) {
-  return JSON.stringify([q, a, b]);
 }
 
 function legend() {

@@ -3,6 +3,7 @@
 import { call } from "./connect.js";
 import { data, facts, h, tr } from "./dom.js";
 import { count, size } from "./format.js";
+import { guides } from "./guides.js";
 import { fill } from "./notices.js";
 
 const IN_BYTES = /Bytes$/;
@@ -29,13 +30,19 @@ export class ServerView {
   #showCollection() {
     const { chosen } = this.#session;
     this.#collection.replaceChildren(
-      ...(chosen ? [section("server.collection", collectionFacts(chosen))] : []),
+      ...(chosen ? [collectionCard(chosen)] : []),
+      guides(),
     );
   }
 }
 
 function section(title, ...content) {
   return h("section", { class: "card" }, h("h2", { t: title }), content);
+}
+
+function collectionCard(collection) {
+  const title = h("h2", {}, tr("server.collection"), " ", data(collection.name));
+  return h("section", { class: "card" }, title, collectionFacts(collection));
 }
 
 function serverParts(info) {
@@ -77,12 +84,11 @@ function readerFacts(embedded) {
   ];
 }
 
-function collectionFacts({ name, documentCount, settings }) {
+export function collectionFacts({ documentCount, settings }) {
   const summaries = (settings.summaries ?? "SUMMARY_UNIT_UNSPECIFIED").slice(
     "SUMMARY_UNIT_".length,
   );
   return facts([
-    ["server.name", data(name)],
     ["status.documents", count(documentCount)],
     ["server.levels", (settings.levelSizes ?? []).map(count).join(" / ")],
     ["server.overlap", String(settings.overlapRatio ?? 0)],

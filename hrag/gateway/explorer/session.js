@@ -12,15 +12,24 @@ export class Session extends EventTarget {
   collection = "";
   /** The tenant's collections, as ListCollections returned them. */
   collections = [];
+  /** The tenant's aliases, as ListAliases returned them. */
+  aliases = [];
 
   /** The fields of every request about the chosen collection. */
   get scope() {
     return { tenantId: this.tenant, collection: this.collection };
   }
 
-  /** The chosen collection; undefined if it does not exist, or if an alias was chosen. */
+  /** The chosen collection, also if it was chosen by an alias; undefined if it does not exist. */
   get chosen() {
-    return this.collections.find(({ name }) => name === this.collection);
+    const alias = this.aliases.find(({ name }) => name === this.collection);
+    const chosen = alias?.collection ?? this.collection;
+    return this.collections.find(({ name }) => name === chosen);
+  }
+
+  /** Returns the aliases of a collection. */
+  aliasesOf(collection) {
+    return this.aliases.filter((alias) => alias.collection === collection);
   }
 
   /** True if the chosen collection does not exist yet and the first upload creates it. */
@@ -35,12 +44,11 @@ export class Session extends EventTarget {
   async open(tenant, collection = "") {
     this.tenant = tenant;
     this.collections = [];
+    this.aliases = [];
     this.collection = collection;
     try {
-      const collections = tenant ? await listCollections(tenant) : [];
-      if (this.tenant !== tenant) return; // Another tenant was opened during the call.
-      this.collections = collections;
-      this.collection ||= collections[0]?.name ?? NEW_COLLECTION;
+      if (!(await this.#read(tenant))) return;
+      this.collection ||= this.collections[0]?.name ?? NEW_COLLECTION;
     } finally {
       this.#dispatch("change");
     }
@@ -51,13 +59,20 @@ export class Session extends EventTarget {
     this.#dispatch("change");
   }
 
-  /** Reads the list of collections again, after an upload. */
+  /** Reads the collections and aliases again, after the page has changed something. */
   async refresh() {
-    const { tenant } = this;
-    const collections = await listCollections(tenant);
-    if (this.tenant !== tenant) return; // Another tenant was opened during the call.
+    if (await this.#read(this.tenant)) this.#dispatch("refresh");
+  }
+
+  /** Returns false if another tenant was opened during the calls; then nothing is changed. */
+  async #read(tenant) {
+    const [collections, aliases] = tenant
+      ? await Promise.all([listCollections(tenant), listAliases(tenant)])
+      : [[], []];
+    if (this.tenant !== tenant) return false;
     this.collections = collections;
-    this.#dispatch("refresh");
+    this.aliases = aliases;
+    return true;
   }
 
   #dispatch(name) {
@@ -74,4 +89,8 @@ async function listCollections(tenantId) {
     pageToken = page.nextPageToken;
   } while (pageToken);
   return collections;
+}
+
+async function listAliases(tenantId) {
+  return (await call("IndexerService/ListAliases", { tenantId })).aliases ?? [];
 }

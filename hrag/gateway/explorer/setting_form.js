@@ -47,30 +47,37 @@ export class SettingForm {
     this.#update();
   }
 
+  get mode() {
+    return this.#controls.get("mode").value;
+  }
+
   /** The fields of a SearchRequest for this setting. */
   get request() {
     return { ...requestOptions(this.#options), filter: this.#filters.message };
   }
 
-  /** All options that are set, and the filter, as a text for a link. `load` reads this text. */
+  /**
+   * The options that differ from the defaults, and the conditions of the filter; see
+   * `search_address.js`. `load` reads this value.
+   */
   get saved() {
     const set = Object.entries(this.#options).filter(
-      ([, value]) => value !== "" && value !== false,
+      ([name, value]) => value !== this.#defaults[name],
     );
-    return JSON.stringify({ ...Object.fromEntries(set), filters: this.#filters.value });
+    return { ...Object.fromEntries(set), filters: this.#filters.value };
   }
 
   /**
-   * Sets the options that `text` contains, and all other options to their defaults. `text` is a
-   * value of `saved`.
+   * Sets the options that `saved` contains, and all other options to their defaults. Values that an
+   * option does not allow are ignored; the page's address may contain such values.
    */
-  load(text) {
-    const saved = { ...this.#defaults, ...parsed(text) };
+  load({ filters, ...saved }) {
+    const options = { ...this.#defaults, ...saved };
     for (const [name, control] of this.#controls) {
-      if (control.type === "checkbox") control.checked = saved[name] === true;
-      else control.value = isAllowed(control, saved[name]) ? saved[name] : this.#defaults[name];
+      if (control.type === "checkbox") control.checked = String(options[name]) === "true";
+      else control.value = isAllowed(control, options[name]) ? options[name] : this.#defaults[name];
     }
-    this.#filters.value = saved.filters ?? { join: "all", rows: [] };
+    this.#filters.value = filters;
     this.#update();
     for (const fold of this.element.querySelectorAll("details")) fold.open = holdsValue(fold);
   }
@@ -124,10 +131,8 @@ function newChoice(value) {
 }
 
 function isAllowed(control, value) {
-  if (typeof value === "object") return false;
   return (
-    control.tagName === "INPUT" ||
-    [...control.options].some((option) => option.value === String(value))
+    control.tagName === "INPUT" || [...control.options].some((option) => option.value === value)
   );
 }
 
@@ -145,12 +150,4 @@ function holdsValue(fold) {
 function isSet(control) {
   if (control.type === "checkbox") return control.checked;
   return control.tagName === "SELECT" ? control.selectedIndex > 0 : control.value !== "";
-}
-
-function parsed(text) {
-  try {
-    return Object(JSON.parse(text));
-  } catch {
-    return {};
-  }
 }

@@ -5,14 +5,14 @@ import { h } from "./dom.js";
 
 export class Tabs {
   #tabs = new Map();
-  #onShow;
+  #onChoose;
 
   /**
-   * `views` are pairs of a name and the content of a panel, in the order of the tabs. `onShow` is
-   * called with the name of a view when the view is shown.
+   * `views` are pairs of a name and the content of a panel, in the order of the tabs. `onChoose` is
+   * called with the name of the view that the user chooses.
    */
-  constructor(views, onShow) {
-    this.#onShow = onShow;
+  constructor(views, onChoose) {
+    this.#onChoose = onChoose;
     this.list = h("div", {
       class: "tabs",
       role: "tablist",
@@ -23,6 +23,7 @@ export class Tabs {
     for (const [name, content] of views) this.#add(name, content);
   }
 
+  /** Shows a view, the first view if there is none with this name; returns the name of the view. */
   show(name) {
     const shown = this.#tabs.has(name) ? name : this.#tabs.keys().next().value;
     for (const [tabName, { tab, panel }] of this.#tabs) {
@@ -31,7 +32,7 @@ export class Tabs {
       tab.tabIndex = isShown ? 0 : -1;
       panel.hidden = !isShown;
     }
-    this.#onShow(shown);
+    return shown;
   }
 
   #add(name, content) {
@@ -41,7 +42,7 @@ export class Tabs {
       role: "tab",
       t: `nav.${name}`,
       ...ids,
-      onclick: () => this.show(name),
+      onclick: () => this.#onChoose(name),
     });
     const panel = h(
       "section",
@@ -62,7 +63,7 @@ export class Tabs {
     if (step === undefined) return;
     event.preventDefault();
     const name = names[(step + names.length) % names.length];
-    this.show(name);
+    this.#onChoose(name);
     this.#tabs.get(name).tab.focus();
   }
 }

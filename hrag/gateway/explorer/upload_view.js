@@ -2,11 +2,13 @@
 // its progress and its outcome. The files in an archive are uploaded after it, each with a row.
 
 import { archiveMembers, isArchiveName } from "./archive.js";
-import { CallError, call, ingest } from "./connect.js";
-import { button, data, h, tr } from "./dom.js";
+import { CallError, ingest } from "./connect.js";
+import { button, data, field, h, tr } from "./dom.js";
 import { size, whole } from "./format.js";
 import { announce, errorBox } from "./notices.js";
+import { MetadataField } from "./metadata_field.js";
 import { reportNodes } from "./read_report.js";
+import { serverInfo } from "./server_info.js";
 import { translate } from "./translation.js";
 import { documentId, hasKnownExtension } from "./upload_names.js";
 
@@ -14,9 +16,12 @@ const NAMES_SHOWN = 5;
 
 export class UploadView {
   #session;
+  #title = h("input", { type: "text", autocomplete: "off" });
+  #metadata = new MetadataField();
+  #failure = h("div", {});
+  #target = h("p", { class: "hint" });
   #waiting = [];
   #isBusy = false;
-  #maxBytes = 0; // The maximum size of a document, in bytes; 0 until the server has sent it.
   #rows = h("ul", { class: "uploads", tLabel: "upload.list" });
   #input = h("input", {
     type: "file",
@@ -40,7 +45,24 @@ export class UploadView {
     drop.addEventListener("dragover", (event) => this.#overDrop(event, true));
     drop.addEventListener("dragleave", (event) => this.#overDrop(event, false));
     drop.addEventListener("drop", (event) => this.#drop(event));
-    this.element = h("div", { class: "view upload-view" }, drop, this.#rows);
+    const more = h(
+      "details",
+      { class: "fold upload-more" },
+      h("summary", { t: "upload.more" }),
+      field("upload.document_title", this.#title, h("p", { class: "hint", t: "upload.title_hint" })),
+      this.#metadata.element,
+    );
+    const parts = [this.#target, drop, more, this.#failure, this.#rows];
+    this.element = h("div", { class: "view upload-view" }, parts);
+    session.addEventListener("change", () => this.#showTarget());
+    this.#showTarget();
+  }
+
+  #showTarget() {
+    const { tenant, collection } = this.#session;
+    this.#target.replaceChildren(
+      tenant ? tr("upload.target", { tenant, collection }) : tr("documents.no_tenant_text"),
+    );
   }
 
   #overDrop(event, isOver) {
@@ -60,8 +82,18 @@ export class UploadView {
 
   #add(files) {
     const scope = this.#session.scope;
-    for (const file of files) {
-      this.#waiting.push(this.#newRow({ name: file.name, size: file.size, blob: file }, scope));
+    this.#failure.replaceChildren();
+    try {
+      const document = {
+        title: files.length === 1 ? this.#title.value.trim() : "",
+        metadata: this.#metadata.value,
+      };
+      for (const file of files) {
+        const { name, size: bytes } = file;
+        this.#waiting.push(this.#newRow({ name, size: bytes, blob: file, document }, scope));
+      }
+    } catch (error) {
+      this.#failure.append(errorBox(error, () => this.#add(files)));
     }
     this.#work();
   }
@@ -69,6 +101,7 @@ export class UploadView {
   /**
    * Returns a new row for a file: `name` is its name, with the path in its archive, and `size` its
    * size in bytes. Its content is `blob`, or what `bytes` returns for a file in an archive.
+   * `document` has the title and the metadata that the user has entered.
    */
   #newRow(file, scope) {
     const progress = h("progress", { max: "1", value: "0", tLabel: "upload.progress" });
@@ -105,6 +138,7 @@ export class UploadView {
       if (file.blob && isArchiveName(file.name) && (await this.#open(upload))) return;
       await this.#checkSize(file);
       const document = {
+        ...file.document,
         documentId: await documentId(file.name),
         source: file.name,
         content: await base64(file.blob ?? (await memberBlob(file))),
@@ -135,8 +169,9 @@ export class UploadView {
     const isKnown = ({ path, isBroken }) => isBroken || hasKnownExtension(path);
     const known = members.filter((member) => member.size && isKnown(member));
     const skipped = members.filter((member) => !isKnown(member));
+    const document = { metadata: file.document.metadata }; // A title is that of one document.
     const rows = known.map(({ path, size: bytes, bytes: read }) =>
-      this.#newRow({ name: `${file.name}/${path}`, size: bytes, bytes: read }, scope),
+      this.#newRow({ name: `${file.name}/${path}`, size: bytes, bytes: read, document }, scope),
     );
     this.#waiting.unshift(...rows);
     progress.hidden = true;
@@ -154,13 +189,11 @@ export class UploadView {
   }
 
   async #checkSize({ size: bytes }) {
-    this.#maxBytes ||= whole(
-      (await call("RetrieverService/GetServerInfo", {})).limits.documentBytes,
-    );
-    if (bytes <= this.#maxBytes) return;
+    const most = whole((await serverInfo()).limits.documentBytes);
+    if (bytes <= most) return;
     throw new CallError({
       code: "invalid_argument",
-      message: translate("upload.too_large", { bytes: size(bytes), most: size(this.#maxBytes) }),
+      message: translate("upload.too_large", { bytes: size(bytes), most: size(most) }),
     });
   }
 

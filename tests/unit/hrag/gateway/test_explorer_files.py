@@ -34,7 +34,7 @@ def test_both_languages_have_the_same_texts() -> None:
 
 def test_every_key_has_a_text_and_every_text_is_used() -> None:
     texts = _texts("english.js")
-    used = {key for key in _KEY.findall(CODE) if not key.endswith((".js", ".svg"))}
+    used = {key for key in _KEY.findall(CODE) if not key.endswith((".js", ".svg", ".json"))}
     beginnings = tuple(_BEGINNING.findall(CODE))
     assert used - set(texts) == set()
     assert [key for key in texts if key not in used and not key.startswith(beginnings)] == []
@@ -45,14 +45,36 @@ def test_every_limit_of_the_server_has_a_text() -> None:
     assert [name for name in names if f"limit.{name}" not in _texts("english.js")] == []
 
 
+def test_every_option_of_a_search_can_be_set() -> None:
+    """All but a vector, which only programs have."""
+    given = {"tenantId", "collection", "text", "filter", "vector"}
+    names = {field.json_name for field in retriever_pb2.SearchRequest.DESCRIPTOR.fields}
+    options = set(re.findall(r'name: "(\w+)"', MODULES["search_options.js"]))
+    assert options == names - given
+
+
+def test_limits_of_conversations_are_those_of_the_server() -> None:
+    assert re.findall(r"\b\d{2,}\b", MODULES["conversation.js"]) == []
+
+
+def test_the_guides_that_the_page_names_exist() -> None:
+    names = re.findall(r'^  "([\w-]+)",$', MODULES["guides.js"], re.MULTILINE)
+    guides = Path(__file__).parents[4] / "docs" / "guide"
+    assert names
+    assert [name for name in names if not (guides / f"{name}.md").exists()] == []
+
+
 def test_data_is_shown_only_as_text() -> None:
-    """No string becomes markup, code or style, and the browser stores nothing."""
+    """No string becomes markup, code or style, and one module alone stores something."""
     forbidden = (
         *("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser"),
         *("eval(", "new Function", "srcdoc", '"style"', "setTimeout"),
-        *("localStorage", "sessionStorage", "indexedDB", "document.cookie"),
+        *("sessionStorage", "indexedDB", "document.cookie"),
     )
     assert [word for word in forbidden if word in CODE] == []
+    assert [name for name, text in MODULES.items() if "localStorage" in text] == [
+        "browser_memory.js"
+    ]
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)

@@ -1,0 +1,32 @@
+// What the page keeps in this browser beyond its own life: the tenant that was opened last, and the
+// searches of some tenants. Values are stored for each address of a gateway. They never contain an
+// API key. A browser that stores nothing only makes the page forget.
+
+/** Returns a stored value; null if nothing is stored under this name. */
+export function remembered(name) {
+  try {
+    return JSON.parse(localStorage.getItem(storageKey(name)));
+  } catch {
+    return null;
+  }
+}
+
+export function remember(name, value) {
+  try {
+    localStorage.setItem(storageKey(name), JSON.stringify(value));
+  } catch {
+    // The browser forbids to store anything, or its space is full.
+  }
+}
+
+export function forget(name) {
+  try {
+    localStorage.removeItem(storageKey(name));
+  } catch {
+    // The browser forbids access to what is stored, so nothing was stored.
+  }
+}
+
+function storageKey(name) {
+  return `hrag ${location.pathname} ${name}`;
+}
