@@ -77,6 +77,7 @@ _MODES = (
 _SETTINGS = {
     "HRAG_EMBEDDER": "builtin",
     "HRAG_SUMMARIES": "chunk",
+    "HRAG_KEEP_ORIGINALS": "true",
     "HRAG_CHAT_MODEL": "",
     "HRAG_AUTH": "none",
     "HRAG_TLS_CERT_FILE": "",
