@@ -19,7 +19,7 @@ _START = "start"
 
 
 class ReadOriginal(NamedTuple):
-    """What was read of an original so far; `part` begins at the start of the file.
+    """The part of an original that was read so far; `part` begins at the start of the file.
 
     `part` is None if nothing was read yet. `restarts` is how often the file was read again from its
     start, because the document was replaced.
