@@ -50,6 +50,8 @@ from hrag.values.documents import (
     IngestResult,
     MetadataChange,
     MetadataUpdate,
+    Original,
+    OriginalPart,
     Page,
 )
 from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT
@@ -201,6 +203,8 @@ __all__ = [
     "MatchedSentence",
     "MetadataChange",
     "MetadataUpdate",
+    "Original",
+    "OriginalPart",
     "Page",
     "PageStart",
     "PageUnit",

@@ -95,7 +95,11 @@ def _servicer(
     stopping: threading.Event,
 ) -> IndexerServicer:
     defaults = Defaults(
-        settings.tree, settings.max_document_bytes, settings.summaries, settings.language
+        settings.tree,
+        settings.max_document_bytes,
+        settings.summaries,
+        settings.language,
+        settings.keep_originals,
     )
     gate = CommitGate()
     pipeline = Pipeline(

@@ -70,13 +70,15 @@ class Defaults:
     """The settings of a new collection that the request to create it does not set.
 
     `max_document_bytes` is not a setting of a collection: it limits the body of each document in
-    every collection. `language` is the language of the text analyzer.
+    every collection. `language` is the language of the text analyzer. If `keep_originals` is True,
+    new collections store the files from which their documents are read.
     """
 
     tree: TreeSettings
     max_document_bytes: int
     summaries: SummaryUnit = SummaryUnit.NONE
     language: str = DEFAULT_LANGUAGE
+    keep_originals: bool = False
 
 
 Key = tuple[str, str, str]
@@ -170,13 +172,18 @@ class IngestDraft:
 
     @property
     def size_bytes(self) -> int:
-        """The size in bytes of text, chunk tree and vectors.
+        """The size in bytes of text, chunk tree, vectors and original.
 
         The stored document needs at least this many bytes.
         """
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
-        return text + tree + self.vector_bytes
+        return text + tree + self.vector_bytes + len(self.original or b"")
+
+    @property
+    def original(self) -> bytes | None:
+        """The file to store with the document; None if the collection keeps no originals."""
+        return _original_of(self.pending.document, self._settings)
 
     @property
     def vector_bytes(self) -> int:
@@ -209,6 +216,7 @@ class IngestDraft:
             tree=self.tree,
             vectors=vectors,
             metadata_json=self.metadata_json,
+            original=self.original,
         )
         return Ready(self.pending.collection, prepared, self.report)
 
@@ -269,6 +277,7 @@ class Pipeline:
             summaries=self._summaries_of(request, embedder),
             analyzer=analyzer_name(language),
             index_headings=request.index_headings is not False,
+            keep_originals=self._keeps_originals(request),
         )
         if settings.tree.leaf_tokens > embedder.max_tokens:
             raise InvalidArgument(
@@ -292,6 +301,11 @@ class Pipeline:
                 field="embedder",
             )
         return self._embedder
+
+    def _keeps_originals(self, request: SettingsRequest) -> bool:
+        if request.keep_originals is None:
+            return self._defaults.keep_originals
+        return request.keep_originals
 
     def _summaries_of(self, request: SettingsRequest, embedder: Embedder) -> SummaryUnit:
         """Returns which parts of each document get a summary in a new collection.
@@ -357,12 +371,11 @@ class Pipeline:
         EmbedderMismatch.
         """
         admission = self._decide(checked, partial(self._admit, checked))
-        pending = Pending(
-            admission.collection, checked.document, checked.metadata_json, checked.content_hash
-        )
+        document, settings = checked.document, admission.collection.settings
+        content_hash = _stored_hash(checked.content_hash, document, settings)
+        pending = Pending(admission.collection, document, checked.metadata_json, content_hash)
         if admission.unchanged is not None and pending.key not in superseded:
             return admission.unchanged
-        settings = admission.collection.settings
         if settings.dimension:
             # This compares only the names of the embedders. `embed` compares the dimensions later,
             # because a request to an endpoint may be needed to find out the dimension of this
@@ -373,11 +386,17 @@ class Pipeline:
     def _decide(self, checked: Checked, admit: Callable[[str], IngestDecision]) -> IngestDecision:
         """Calls `admit` with each content hash that the document may be stored with.
 
-        Returns the decision for the first hash that is stored, or else the last decision.
+        Returns the decision for the first hash that is stored, or else the last decision. The
+        collection decides whether the file of the document is part of what is stored, so it must be
+        known first.
         """
         decision = admit(checked.content_hash)
-        if decision.unchanged is None and self._may_have_unread_pages(checked.document):
-            decision = admit(_with_unread_pages(checked.content_hash))
+        document, settings = checked.document, decision.collection.settings
+        content_hash = _stored_hash(checked.content_hash, document, settings)
+        if content_hash != checked.content_hash:
+            decision = admit(content_hash)
+        if decision.unchanged is None and self._may_have_unread_pages(document):
+            decision = admit(_with_unread_pages(content_hash))
         return decision
 
     def _may_have_unread_pages(self, document: Document) -> bool:
@@ -550,7 +569,8 @@ class Pipeline:
             vectors = self._embed_texts(new.settings, texts, deadline)
         else:
             vectors = np.empty((len(document.vectors), 0), np.float32)
-        return self._writer.put(new, replace(document, vectors=vectors))
+        original = document.original if new.settings.keep_originals else None
+        return self._writer.put(new, replace(document, vectors=vectors, original=original))
 
     def validate(
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
@@ -634,6 +654,22 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
     if document.keep_boilerplate:
         _feed(digest, b"keep_boilerplate")
     return digest.hexdigest()
+
+
+def _original_of(document: Document, settings: CollectionSettings) -> bytes | None:
+    """Returns the file to store with a document; None if there is none, or if it is not kept."""
+    body = document.body
+    return body if settings.keep_originals and isinstance(body, bytes) else None
+
+
+def _stored_hash(content_hash: str, document: Document, settings: CollectionSettings) -> str:
+    """Returns the hash with which a document is stored in a collection with these settings.
+
+    A file and its text have the same hash. The hash of a document whose file is stored with it is
+    marked, so that a file that is sent after its text is not UNCHANGED.
+    """
+    is_kept = _original_of(document, settings) is not None
+    return f"{content_hash}+original" if is_kept else content_hash
 
 
 def _with_unread_pages(content_hash: str) -> str:

@@ -1,16 +1,17 @@
-"""Reads chunk trees: one chunk, or a chunk with its ancestors, siblings and descendants."""
+"""Reads chunks, chunks with their relatives, and the files from which documents were read."""
 
 from hrag.engine import Reader
 from hrag.values import ids
 from hrag.values.chunks import ChunkNode, Hierarchy
 from hrag.values.current_call import CURRENT
+from hrag.values.documents import ByteRange, OriginalPart
 from hrag.values.errors import InvalidArgument
 from hrag.values.limits import MAX_LEVELS
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 
 
 class Browse:
-    """Reads chunks of any tenant's collections. Safe to call from several threads."""
+    """Reads chunks and originals of any tenant. Safe to call from several threads."""
 
     def __init__(self, reader: Reader, reply: ReplyLimit = UNLIMITED) -> None:
         self._reader = reader
@@ -48,6 +49,23 @@ class Browse:
             tenant_id, collection, deadline=CURRENT.get().deadline
         ) as snapshot:
             return snapshot.hierarchy(parsed, depth or 1, content=content, reply=self._reply)
+
+    def original(
+        self, tenant_id: str, collection: str, document_id: str, part: ByteRange
+    ) -> OriginalPart:
+        """Returns a part of a document's original: as much of it as fits into a reply.
+
+        Raises InvalidArgument if a name or an id is malformed, or if `part` is outside the file.
+        Raises CollectionNotFound, DocumentNotFound or OriginalNotFound. Raises DeadlineExceeded or
+        Cancelled, as the method `chunk` does.
+        """
+        ids.check_tenant_id(tenant_id)
+        ids.check_collection_name(collection)
+        ids.check_document_id(document_id)
+        with self._reader.snapshot(
+            tenant_id, collection, deadline=CURRENT.get().deadline
+        ) as snapshot:
+            return snapshot.original(document_id, part, self._reply)
 
 
 def _checked_chunk_id(tenant_id: str, collection: str, chunk_id: str) -> ids.ChunkId:

@@ -15,6 +15,7 @@ from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.deadline import Deadline
+from hrag.values.documents import ByteRange
 from hrag.values.reply_limit import (
     CHUNK_ADVICE,
     HIERARCHY_ADVICE,
@@ -88,6 +89,17 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         response = retriever.hierarchy_response(hierarchy)
         self._reply.check(response.ByteSize(), HIERARCHY_ADVICE)
         return response
+
+    def GetOriginal(
+        self, request: pb.GetOriginalRequest, context: grpc.ServicerContext
+    ) -> pb.GetOriginalResponse:
+        part = self._browse.original(
+            request.tenant_id,
+            collection_or_default(request.collection),
+            request.document_id,
+            ByteRange(request.start, request.end),
+        )
+        return retriever.original_response(part)
 
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext

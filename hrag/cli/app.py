@@ -36,6 +36,7 @@ from hrag.cli.ingest import ingest
 from hrag.cli.keys import create_key, list_keys, revoke_key
 from hrag.cli.mcp import mcp
 from hrag.cli.migrate import migrate
+from hrag.cli.original import original
 from hrag.cli.read import read
 from hrag.cli.search import answer, search
 from hrag.cli.serve import gateway, serve
@@ -197,7 +198,7 @@ def _hrag(
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
     *(serve, gateway, ingest, read, search, answer, chat),
-    *(documents, count, get, tree, delete, export),
+    *(documents, count, get, original, tree, delete, export),
     *(status, health, mcp, reembed),
     *(check, backup, restore, vacuum, reindex, migrate, demo, compare),
 )

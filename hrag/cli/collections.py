@@ -152,6 +152,15 @@ def create_collection(
             show_default=False,
         ),
     ] = None,
+    keep_originals: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-originals/--no-keep-originals",
+            help="Keep the files from which documents are read; hrag original returns them. "
+            "Default: the indexer's HRAG_KEEP_ORIGINALS.",
+            show_default=False,
+        ),
+    ] = None,
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
@@ -174,6 +183,7 @@ def create_collection(
         embedder=embedder,
         analyzer=analyzer,
         index_headings=index_headings,
+        keep_originals=keep_originals,
     )
     with connect(credentials, indexer) as client:
         created = client.create_collection(tenant, name, request)

@@ -64,7 +64,11 @@ _MODES = (
 
 # These settings of the demo's services override the environment, so that the demo shows the same on
 # every machine.
-_SETTINGS = {"HRAG_EMBEDDER": "builtin", "HRAG_SUMMARIES": "chunk"}
+_SETTINGS = {
+    "HRAG_EMBEDDER": "builtin",
+    "HRAG_SUMMARIES": "chunk",
+    "HRAG_KEEP_ORIGINALS": "true",
+}
 
 _TIMED_MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 # The target: returning larger passages adds at most 100 ms to the latency of a search.

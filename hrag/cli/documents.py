@@ -246,6 +246,8 @@ def _document_fields(info: DocumentInfo) -> Iterator[tuple[str, str]]:
         recognised = info.recognised_page_count
         note = f", {recognised:,} recognised in pictures" if recognised else ""
         yield _PAGE_LABELS[info.page_unit], f"{info.page_count:,}{note}"
+    if info.original_bytes:
+        yield "original", f"{info.original_bytes:,} bytes"
     if info.section_count:
         yield "sections", f"{info.section_count:,}"
     counts = enumerate(info.chunks_per_level)

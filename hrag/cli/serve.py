@@ -45,6 +45,14 @@ def serve(
             metavar="ADDRESS", help="Also serve HTTP at this address, as hrag gateway does."
         ),
     ] = "",
+    keep_originals: Annotated[
+        bool,
+        typer.Option(
+            "--keep-originals/--no-keep-originals",
+            envvar="HRAG_KEEP_ORIGINALS",
+            help="New collections keep the files from which their documents are read.",
+        ),
+    ] = False,
 ) -> None:
     """Start both services and keep them running until Ctrl-C.
 
@@ -66,6 +74,7 @@ def serve(
       hrag serve --data-dir /var/lib/hrag --retriever-address 127.0.0.1:6000
       hrag serve --workers 4
       hrag serve --http 127.0.0.1:8080
+      hrag serve --keep-originals
     """
     if http:
         module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
@@ -75,7 +84,10 @@ def serve(
         with_free_port(indexer_address),
         with_free_port(retriever_address),
         http=with_free_port(http),
-        settings={"HRAG_WORKERS": str(workers)},
+        settings={
+            "HRAG_WORKERS": str(workers),
+            "HRAG_KEEP_ORIGINALS": str(keep_originals).lower(),
+        },
     )
     console = output()
     try:

@@ -55,6 +55,7 @@ _EXIT_CODES: dict[type[HragError], ExitCode] = {
     errors.AliasNotFound: ExitCode.NOT_FOUND,
     errors.DocumentNotFound: ExitCode.NOT_FOUND,
     errors.ChunkNotFound: ExitCode.NOT_FOUND,
+    errors.OriginalNotFound: ExitCode.NOT_FOUND,
     errors.StoreMissing: ExitCode.NOT_FOUND,
     errors.ServiceUnavailable: ExitCode.UNAVAILABLE,
     errors.StoreUnavailable: ExitCode.UNAVAILABLE,

@@ -79,6 +79,7 @@ _RETRIED = {
         "Answer",
         "GetChunk",
         "GetHierarchy",
+        "GetOriginal",
         "GetServerInfo",
     ),
 }

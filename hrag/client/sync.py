@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, Self
 
-from hrag.client import calls
+from hrag.client import calls, originals
 from hrag.client.argument_checks import checked_history, checked_timeout
 from hrag.client.credentials import ClientCredentials, File
 from hrag.client.ingest_stream import Documents, Outcome, outcomes
@@ -13,7 +13,9 @@ from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.chunks import ChunkNode, Hierarchy
 from hrag.values.conversation import ConversationTurn
-from hrag.values.errors import HragError
+from hrag.values.deadline import Deadline
+from hrag.values.documents import OriginalPart
+from hrag.values.errors import HragError, InvalidArgument
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
 from hrag.values.search import (
@@ -299,6 +301,52 @@ class Client(Catalog):
         their texts. Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
         """
         call = calls.get_hierarchy(tenant_id, chunk_id, collection, depth, include_content)
+        return self._run(call, timeout_s)
+
+    def get_original(
+        self,
+        tenant_id: str,
+        document_id: str,
+        *,
+        collection: str = DEFAULT_COLLECTION,
+        timeout_s: float | None = None,
+    ) -> OriginalPart:
+        """Returns a document's original, the whole file from which the document was read.
+
+        A large file is read by several calls; `timeout_s` is the deadline of all of them together.
+        If the document is replaced meanwhile, the file is read again from the start. The file may
+        be malicious, as whoever has sent it.
+
+        Raises CollectionNotFound and DocumentNotFound. Raises OriginalNotFound if the file is not
+        stored. Raises DocumentChanged if the document was replaced more than 10 times.
+        """
+        timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
+        deadline = Deadline.after(timeout_s)
+        read = originals.ReadOriginal()
+        while not read.is_whole:
+            call = originals.get_original(tenant_id, document_id, collection, read)
+            try:
+                read = self._run(call, deadline.remaining_s)
+            except InvalidArgument as error:
+                read = read.after(error)
+        return read.checked()
+
+    def get_original_part(
+        self,
+        tenant_id: str,
+        document_id: str,
+        start: int = 0,
+        end: int = 0,
+        *,
+        collection: str = DEFAULT_COLLECTION,
+        timeout_s: float | None = None,
+    ) -> OriginalPart:
+        """Returns a part of a document's original, from the byte `start` to the byte `end`.
+
+        If `end` is 0, the part extends to the end of the file. If the part is too long for one
+        reply, it ends before `end`. Raises CollectionNotFound, DocumentNotFound, OriginalNotFound.
+        """
+        call = originals.get_original_part(tenant_id, document_id, collection, start, end)
         return self._run(call, timeout_s)
 
     def server_info(self, *, timeout_s: float | None = None) -> ServerInfo:

@@ -5,6 +5,7 @@ All engines use the same classes. Vectors are rows of `float32` with unit length
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from hrag.models.embedding import Vectors
@@ -17,9 +18,12 @@ from hrag.values.tree import ParsedText, Tree
 
 # The maximum size in bytes of all integer fields together in the protobuf message of a document,
 # without the chunk counts.
-_INFO_BYTES = 72
+_INFO_BYTES = 78
 # The maximum size in bytes of one chunk count, a varint, in the protobuf message of a document.
 _COUNT_BYTES = 5
+# The maximum size in bytes of the other fields of the response with a part of an original: two
+# integers, a SHA-256, and the tags and lengths of all fields.
+_ORIGINAL_BYTES = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,9 @@ class PreparedDocument:
     hash, ingesting the document returns UNCHANGED. `vectors` is `float32[leaves, dimension]`, in
     the order of the tree's leaves. `metadata_json` is `metadata` as canonical JSON; if it is not
     passed, this class computes it. `indexed_source` is the source whose words are indexed, if it is
-    not `source`. Only a copy of a stored document whose source was changed has it.
+    not `source`. Only a copy of a stored document whose source was changed has it. `original` is
+    the file from which the document was read, which is stored with the document; None if it is not
+    stored. `original_sha256` is its SHA-256 in hex; if it is not passed, this class computes it.
     """
 
     document_id: str
@@ -58,10 +64,14 @@ class PreparedDocument:
     vectors: Vectors
     metadata_json: bytes = field(default=b"", repr=False)
     indexed_source: str | None = None
+    original: bytes | None = field(default=None, repr=False)
+    original_sha256: str = ""
 
     def __post_init__(self) -> None:
         if not self.metadata_json:
             object.__setattr__(self, "metadata_json", canonical_json.encode(self.metadata))
+        if self.original is not None and not self.original_sha256:
+            object.__setattr__(self, "original_sha256", sha256(self.original).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +151,9 @@ ExportedDocument = StoredDocument | DamagedDocument
 
 
 def size_of(document: PreparedDocument) -> int:
-    """Returns about how many bytes the text, the tree and the vectors of a document have."""
-    return len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes
+    """Returns about how many bytes a document's text, tree, vectors and original have."""
+    content_bytes = document.tree.size_bytes + document.vectors.nbytes
+    return len(document.parsed.text) + content_bytes + len(document.original or b"")
 
 
 NO_VERSION = 0
@@ -226,6 +237,24 @@ def read_part(
     start = _character_start(text, part.start)
     end = _character_start(text, min(end, len(text), start + reply.left_bytes))
     return str(text[start:end], "utf-8"), end
+
+
+def original_range(info: DocumentInfo, part: ByteRange, reply: ReplyLimit) -> tuple[int, int]:
+    """Returns the offsets of the first byte of a part of an original, and after its last byte.
+
+    `info` describes the document. The end of the part is left out if the part does not fit the size
+    limit `reply` of the response. Raises InvalidArgument if `part` is outside the original.
+    """
+    size_bytes = info.original_bytes
+    end = part.end or size_bytes
+    if not part.start <= min(end, size_bytes):
+        raise InvalidArgument(
+            f"start is {part.start} and end is {part.end}; the range must be within the original, "
+            f"which has {size_bytes} bytes",
+            field="start",
+        )
+    overhead = text_bytes(info.source, info.mime_type) + _ORIGINAL_BYTES
+    return part.start, min(end, size_bytes, part.start + reply.after(overhead).left_bytes)
 
 
 def _character_start(text: bytes | memoryview, position: int) -> int:

@@ -37,6 +37,7 @@ from hrag.values.documents import (
     DocumentDeletion,
     DocumentInfo,
     IngestResult,
+    OriginalPart,
 )
 from hrag.values.errors import HragError
 from hrag.values.filters import Filter
@@ -360,6 +361,16 @@ class Snapshot(Protocol):
 
         Raises DocumentNotFound or ChunkNotFound. Raises ReplyTooLarge, before the chunk is created,
         if the chunk does not fit the size limit `reply`.
+        """
+
+    def original(
+        self, document_id: str, part: ByteRange, reply: ReplyLimit = UNLIMITED
+    ) -> OriginalPart:
+        """Returns a part of a document's original, the file from which the document was read.
+
+        The part has as many of its bytes as the size limit `reply` allows. Raises DocumentNotFound,
+        or OriginalNotFound if the file is not stored. Raises InvalidArgument if `part` is outside
+        the file.
         """
 
     def hierarchy(

@@ -24,6 +24,8 @@ from hrag.gateway.http.http_server import HttpServer
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.http.routes import Application, Route
 from hrag.gateway.http.static_files import page, static_routes
+from hrag.gateway.original_download import PATH as ORIGINAL
+from hrag.gateway.original_download import original_endpoint
 from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
@@ -45,6 +47,7 @@ _FILES = files("hrag.gateway")
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _EVERY_INTERFACE = ("0.0.0.0", "[::]")
 _POST = ("POST",)
+_GET = ("GET",)
 _CORS_HEADERS = (
     *("authorization", "content-type", "connect-protocol-version", "connect-timeout-ms"),
     *("traceparent", "tracestate", REQUEST_ID),
@@ -111,6 +114,7 @@ def routes(exchange: Exchange) -> Mapping[str, Route]:
         "/openapi.json": page("openapi.json", dumped(document(METHODS, read_comments()))),
         **health_routes(exchange.services),
         "/retrieval": Route(retrieval_endpoint(exchange), _POST, (JSON,)),
+        ORIGINAL: Route(original_endpoint(exchange), _GET),
         **{method.path: _method_route(exchange, method) for method in METHODS},
     }
 

@@ -104,6 +104,7 @@ class CollectionSettings:
     Reindexing sets `analyzer` to the newest version. With `index_headings`, the indexed text of a
     leaf begins with the document's title and the leaf's section path. Since version 2 of the
     analyzers, the words of the document's name that the title lacks follow in the lexical index.
+    With `keep_originals`, the file from which a document was read is stored with the document.
     """
 
     tree: TreeSettings
@@ -113,6 +114,7 @@ class CollectionSettings:
     summaries: SummaryUnit = SummaryUnit.NONE
     analyzer: str = ""
     index_headings: bool = False
+    keep_originals: bool = False
 
     def __post_init__(self) -> None:
         if self.return_level is not None:
@@ -134,6 +136,7 @@ class SettingsRequest:
     embedder: str | None = None
     analyzer: str | None = None
     index_headings: bool | None = None
+    keep_originals: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

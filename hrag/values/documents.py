@@ -64,12 +64,22 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Original:
+    """The file from which a document was read: its size in bytes, and its SHA-256 in hex."""
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentInfo:
     """A stored document, without its text.
 
     `sequence` is the sequence number of the change that stored this version of the document.
     Sequence numbers count the changes of the tenant. `page_unit` says what the numbers of pages
     mean, and `recognised_page_count` is the number of pages whose text was recognised in a picture.
+    `original_bytes` is the size of the stored original, the file from which the document was read;
+    0 if it is not stored.
     """
 
     document_id: str
@@ -85,6 +95,7 @@ class DocumentInfo:
     sequence: int
     page_unit: PageUnit = PageUnit.PAGE
     recognised_page_count: int = 0
+    original_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +160,32 @@ class DocumentDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of a text, in bytes of UTF-8. An `end` of 0 means the end of the text."""
+    """A range of a text, in bytes of UTF-8, or of a file. An `end` of 0 means its end."""
 
     start: int = 0
     end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalPart:
+    """A part of a document's original, the file from which the document was read.
+
+    `content` begins at the byte `start` of the file. `mime_type` and `source` are those of the
+    document. `original` has the size and the SHA-256 of the whole file. Parts with the same SHA-256
+    belong to the same file.
+    """
+
+    document_id: str
+    source: str
+    mime_type: str
+    original: Original
+    start: int
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset in the file after the last byte of `content`."""
+        return self.start + len(self.content)
 
 
 @dataclass(frozen=True, slots=True)

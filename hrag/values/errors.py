@@ -85,6 +85,10 @@ class ChunkNotFound(HragError):
     """The document has no chunk with this id."""
 
 
+class OriginalNotFound(HragError):
+    """The document exists, but the file from which it was read is not stored."""
+
+
 class CollectionExists(HragError):
     """The tenant already has a collection or an alias of this name."""
 

@@ -228,6 +228,7 @@ def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
         embedder=message.embedder or None,
         analyzer=optional("analyzer"),
         index_headings=optional("index_headings"),
+        keep_originals=optional("keep_originals"),
     )
 
 
@@ -242,6 +243,7 @@ def settings_request_message(request: SettingsRequest) -> pb.CollectionSettings:
         embedder=request.embedder,
         analyzer=request.analyzer,
         index_headings=request.index_headings,
+        keep_originals=request.keep_originals,
     )
 
 
@@ -268,6 +270,7 @@ def collection_message(collection: Collection) -> pb.Collection:
             summaries=_UNIT_NUMBER[settings.summaries],
             analyzer=settings.analyzer,
             index_headings=settings.index_headings,
+            keep_originals=settings.keep_originals,
         ),
         document_count=collection.document_count,
     )
@@ -290,6 +293,7 @@ def collection_from(message: pb.Collection) -> Collection:
             _UNIT.get(settings.summaries, SummaryUnit.NONE),
             settings.analyzer,
             settings.index_headings,
+            settings.keep_originals,
         ),
         message.document_count,
     )
@@ -380,6 +384,7 @@ def document_info_message(info: DocumentInfo) -> pb.DocumentInfo:
         sequence=info.sequence,
         page_unit=page_unit_number(info.page_unit if info.page_count else None),
         recognised_page_count=info.recognised_page_count,
+        original_bytes=info.original_bytes,
     )
 
 
@@ -398,6 +403,7 @@ def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
         sequence=message.sequence,
         page_unit=page_unit_from(message.page_unit),
         recognised_page_count=message.recognised_page_count,
+        original_bytes=message.original_bytes,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.conversation import StandaloneMethod, StandaloneQuestion
+from hrag.values.documents import Original, OriginalPart
 from hrag.values.errors import HragError, InvalidArgument, outcome_of
 from hrag.values.reply_limit import text_bytes
 from hrag.values.search import (
@@ -338,6 +339,25 @@ def chunk_response(node: ChunkNode) -> pb.GetChunkResponse:
 
 def chunk_node_from(message: pb.GetChunkResponse) -> ChunkNode:
     return ChunkNode(chunk_from(message.chunk), message.parent_id, tuple(message.child_ids))
+
+
+def original_response(part: OriginalPart) -> pb.GetOriginalResponse:
+    return pb.GetOriginalResponse(
+        content=part.content,
+        start=part.start,
+        size_bytes=part.original.size_bytes,
+        sha256=part.original.sha256,
+        mime_type=part.mime_type,
+        source=part.source,
+    )
+
+
+def original_part_from(document_id: str, message: pb.GetOriginalResponse) -> OriginalPart:
+    """Decodes a part of the original of the document with this id, which the reply lacks."""
+    original = Original(message.size_bytes, message.sha256)
+    return OriginalPart(
+        document_id, message.source, message.mime_type, original, message.start, message.content
+    )
 
 
 def hierarchy_response(hierarchy: Hierarchy) -> pb.GetHierarchyResponse:

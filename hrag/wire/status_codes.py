@@ -44,6 +44,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.DocumentNotFound: Situation(_CODE.NOT_FOUND, "DOCUMENT_NOT_FOUND"),
     errors.DocumentChanged: Situation(_CODE.ABORTED, "DOCUMENT_CHANGED"),
     errors.ChunkNotFound: Situation(_CODE.NOT_FOUND, "CHUNK_NOT_FOUND"),
+    errors.OriginalNotFound: Situation(_CODE.NOT_FOUND, "ORIGINAL_NOT_FOUND"),
     errors.CollectionExists: Situation(_CODE.ALREADY_EXISTS, "COLLECTION_EXISTS"),
     errors.CollectionHasAliases: Situation(_CODE.FAILED_PRECONDITION, "COLLECTION_HAS_ALIASES"),
     errors.CopyInProgress: Situation(_CODE.FAILED_PRECONDITION, "COPY_IN_PROGRESS"),

@@ -35,6 +35,7 @@ SETTINGS = CollectionSettings(
     summaries=SummaryUnit.CHUNK,
     analyzer=ANALYZER,
     index_headings=True,
+    keep_originals=True,
 )
 VARIABLES = {
     "HRAG_EMBEDDER": f"hash:{EMBEDDER.dimension}",
@@ -42,6 +43,7 @@ VARIABLES = {
     "HRAG_SEGMENT_MIN_LEAVES": "64",
     "HRAG_SUMMARIES": SETTINGS.summaries.value,
     "HRAG_SUMMARY_MIN_CHARS": "1",
+    "HRAG_KEEP_ORIGINALS": "true",
 }
 SMALL = "small"
 """The tenant whose documents are so short that none is ever sealed."""
@@ -71,11 +73,16 @@ def text_of(tenant_id: str, document_id: str, version: int) -> str:
     )
 
 
+def file_of(tenant_id: str, document_id: str, version: int) -> bytes | None:
+    """Returns the file as which a version of a document is sent; None if it is sent as a text."""
+    return text_of(tenant_id, document_id, version).encode() if version % 2 else None
+
+
 def document_of(tenant_id: str, document_id: str, version: int) -> Document:
     """Returns a version of a document as a client sends it."""
     key = (tenant_id, document_id, version)
-    text, title = text_of(*key), title_of(*key)
-    return Document(text, document_id, title, metadata={"version": version})
+    body = file_of(*key) or text_of(*key)
+    return Document(body, document_id, title_of(*key), metadata={"version": version})
 
 
 @lru_cache(maxsize=4096)
@@ -83,7 +90,8 @@ def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocum
     """Returns a version of a document with the tree and the vectors that must be stored."""
     key = (tenant_id, document_id, version)
     text, title = text_of(*key), title_of(*key)
-    document = replace(prepared(document_id, text, SETTINGS), title=title, source="")
+    document = prepared(document_id, text, SETTINGS)
+    document = replace(document, title=title, source="", original=file_of(*key))
     leaves = indexed_leaves(text, title, (), document.tree, TREE.embedding_level, headings=True)
     return replace(document, vectors=EMBEDDER.embed([leaf.embedded for leaf in leaves]))
 

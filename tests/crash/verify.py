@@ -16,6 +16,7 @@ import pytest
 from hrag.client import Client
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store.environment import open_for_reading
+from hrag.errors import OriginalNotFound
 from hrag.types import (
     MAX_TOP_SECTIONS,
     Aggregation,
@@ -32,6 +33,7 @@ from tests.crash.documents import (
     Vector,
     check_passage,
     check_section,
+    file_of,
     prepared_of,
     random_query,
     text_of,
@@ -116,7 +118,19 @@ def _settle_document(
     text = client.get_text(collection.tenant_id, document_id, collection=collection.name)
     if text != text_of(collection.tenant_id, document_id, version):
         return f"version {version} has another text, of {len(text)} characters"
-    return ""
+    return _original_problem(client, collection, document_id, version)
+
+
+def _original_problem(
+    client: Client, collection: Collection, document_id: str, version: int
+) -> str:
+    tenant_id, name = collection.tenant_id, collection.name
+    try:
+        stored = client.get_original(tenant_id, document_id, collection=name).content
+    except OriginalNotFound:
+        stored = None
+    has_it = stored == file_of(tenant_id, document_id, version)
+    return "" if has_it else f"version {version} has another original or none: {stored!r}"
 
 
 class ExactSearch:

@@ -156,6 +156,7 @@ def _for_retriever() -> Iterator[Message]:
         yield pb.GetHierarchyRequest(
             tenant_id=OWN, collection=SUMMARISED, chunk_id=chunk_id, depth=8, include_content=True
         )
+    yield pb.GetOriginalRequest(tenant_id=OWN, document_id="guide", start=3, end=9)
     yield pb.GetServerInfoRequest()
 
 

@@ -3,7 +3,7 @@
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.models.embedding import Vectors
-from hrag.values.documents import IngestOutcome, IngestResult
+from hrag.values.documents import IngestOutcome, IngestResult, Original
 from hrag.values.tree import ParsedText, Tree
 
 
@@ -46,15 +46,26 @@ def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentR
         metadata_json=document.metadata_json,
         page_unit=document.parsed.page_unit,
         indexed_source=document.indexed_source,
+        original=_original_of(document),
     )
 
 
+def _original_of(document: PreparedDocument) -> Original | None:
+    if document.original is None:
+        return None
+    return Original(len(document.original), document.original_sha256)
+
+
 def document_of(
-    record: DocumentRecord, parsed: ParsedText, tree: Tree, vectors: Vectors
+    record: DocumentRecord,
+    parsed: ParsedText,
+    tree: Tree,
+    vectors: Vectors,
+    original: bytes | None,
 ) -> PreparedDocument:
     """Returns the document from which `record_of` created `record`.
 
-    The text, tree and vectors are arguments, because a record does not contain them.
+    The text, tree, vectors and original are arguments, because a record does not contain them.
     """
     return PreparedDocument(
         document_id=record.document_id,
@@ -67,6 +78,8 @@ def document_of(
         tree=tree,
         vectors=vectors,
         indexed_source=record.indexed_source,
+        original=original,
+        original_sha256="" if record.original is None else record.original.sha256,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hrag.passages.outline import Outline
 from hrag.values import canonical_json
 from hrag.values.collections import CollectionSettings, SummaryUnit, TreeSettings
-from hrag.values.documents import DocumentInfo
+from hrag.values.documents import DocumentInfo, Original
 from hrag.values.quotas import NO_LIMITS, Quota, TenantUsage
 from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
@@ -48,7 +48,8 @@ class CollectionRecord:
     While a collection is embedded again, it has a copy, which is another collection. Then
     `copied_to` is the id of the copy, and in the record of the copy, `copy_of` is the id of the
     collection. Otherwise both are 0, and are not encoded. So the record of any other collection has
-    the same bytes as before copies were introduced.
+    the same bytes as before copies were introduced. The setting `keep_originals` is encoded only if
+    it is True, for the same reason.
     """
 
     tenant_id: str
@@ -65,6 +66,8 @@ class CollectionRecord:
         for name in ("copied_to", "copy_of"):
             if not fields[name]:
                 del fields[name]
+        if not self.settings.keep_originals:
+            del fields["settings"]["keep_originals"]
         return encoded(fields)
 
     @classmethod
@@ -134,6 +137,10 @@ class DocumentRecord:
     later; otherwise None. The name in the lexical index comes from it, because a change of the
     source does not change the index. `source` and `indexed_source` are encoded as one value: a
     text, or a list of both texts.
+
+    `original` describes the stored original, the file from which the document was read; it is None
+    if the file is not stored. `mime_type` and `original` are encoded as one value: a text, or a
+    list of the MIME type, the size and the SHA-256.
     """
 
     collection: int
@@ -155,6 +162,7 @@ class DocumentRecord:
     metadata_json: bytes = field(default=b"", repr=False, compare=False)
     page_unit: PageUnit = PageUnit.PAGE
     indexed_source: str | None = None
+    original: Original | None = None
 
     @property
     def name_source(self) -> str:
@@ -195,6 +203,9 @@ class DocumentRecord:
         fields["pages"] = self._encodable_pages()
         if self.indexed_source is not None:
             fields["source"] = (self.source, self.indexed_source)
+        if self.original is not None:
+            original = self.original
+            fields["mime_type"] = (self.mime_type, original.size_bytes, original.sha256)
         return fields
 
     def _encodable_pages(self) -> Any:
@@ -227,6 +238,9 @@ class DocumentRecord:
         fields["chunks_per_level"] = tuple(fields["chunks_per_level"])
         if isinstance(fields["source"], list):
             fields["source"], fields["indexed_source"] = fields["source"]
+        if isinstance(fields["mime_type"], list):
+            fields["mime_type"], *original = fields["mime_type"]
+            fields["original"] = Original(*original)
         return cls(**fields)
 
     def parsed(self, text: Buffer) -> ParsedText:
@@ -265,14 +279,16 @@ class DocumentRecord:
             sequence=self.sequence,
             page_unit=self.page_unit,
             recognised_page_count=sum(page.is_recognised for page in self.pages),
+            original_bytes=0 if self.original is None else self.original.size_bytes,
         )
 
 
-# `page_unit` is encoded together with `pages`, and `indexed_source` together with `source`.
+# `page_unit` is encoded together with `pages`, `indexed_source` together with `source`, and
+# `original` together with `mime_type`.
 _FIELDS_WITHOUT_METADATA = [
     name
     for name in DocumentRecord.__slots__
-    if not name.startswith("metadata") and name not in ("page_unit", "indexed_source")
+    if not name.startswith("metadata") and name not in ("page_unit", "indexed_source", "original")
 ]
 # The names of the fields in the order in which `to_short_bytes` writes their values.
 _FIELDS = [*_FIELDS_WITHOUT_METADATA, "metadata"]

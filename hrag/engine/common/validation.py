@@ -20,6 +20,7 @@ from hrag.values.errors import (
     DocumentNotFound,
     InvalidArgument,
     NoSummaries,
+    OriginalNotFound,
     StorageQuotaExceeded,
     TooLarge,
 )
@@ -28,10 +29,11 @@ from hrag.values.quotas import TenantUsage
 
 
 def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
-    """Checks that a document's tree and vectors match the `settings` of its collection.
+    """Checks that a document matches the `settings` of its collection.
 
-    Raises InvalidArgument if the count of levels or the shape of the vectors does not match. Raises
-    TooLarge if the document has more than MAX_LEAVES leaves.
+    Raises InvalidArgument if the count of levels or the shape of the vectors does not match, or if
+    the document has an original, which the collection does not keep. Raises TooLarge if the
+    document has more than MAX_LEAVES leaves.
     """
     levels, expected = len(document.tree.counts), len(settings.tree.level_sizes)
     if levels != expected:
@@ -46,6 +48,12 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
             field="vectors",
         )
     check_leaf_count(len(document.vectors))
+    if document.original is not None and not settings.keep_originals:
+        raise InvalidArgument(
+            f"document {document.document_id!r} has an original, but the collection was created "
+            "without keep_originals",
+            field="original",
+        )
 
 
 def check_leaf_count(count: int) -> None:
@@ -88,6 +96,15 @@ def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
     return DocumentNotFound(
         f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
         f"has no document {document_id!r}",
+        field="document_id",
+    )
+
+
+def no_original(document_id: str) -> OriginalNotFound:
+    """Returns the error for a document whose original is not stored."""
+    return OriginalNotFound(
+        f"the original of document {document_id!r} is not stored; it is stored if the document is "
+        "sent as the bytes of a file to a collection that was created with keep_originals",
         field="document_id",
     )
 

@@ -50,6 +50,8 @@ def differing_fields(source: StoredDocument, target: StoredDocument) -> Iterator
         yield "tree"
     if not are_alike(ours.vectors, theirs.vectors):
         yield "vectors"
+    if ours.original != theirs.original:
+        yield "original"
     if not _have_same_summaries(source, target):
         yield "summaries"
 

@@ -26,8 +26,10 @@ from tests.support.documents.fakes import collection_settings, prepared, unit_ve
 SETTINGS = {
     ("acme", "Handbook"): collection_settings(summaries=SummaryUnit.SECTION),
     ("acme", "plain"): collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3),
-    ("acme.co", "handbook"): collection_settings(summaries=SummaryUnit.CHUNK),
-    ("b", "words"): collection_settings(dimension=0),
+    ("acme.co", "handbook"): replace(
+        collection_settings(summaries=SummaryUnit.CHUNK), keep_originals=True
+    ),
+    ("b", "words"): replace(collection_settings(dimension=0), keep_originals=True),
     ("b", "empty"): collection_settings(analyzer=""),
 }
 ALIASES = {("acme", "live"): "Handbook", ("acme", "old"): "Handbook", ("b", "live"): "words"}
@@ -91,6 +93,8 @@ def _stored(draw: random.Random, name: str, settings: CollectionSettings) -> Sto
     document = prepared(name, parsed, settings, draw.randrange(99), metadata=metadata)
     if draw.random() < 0.3:
         document = replace(document, title="", source="", mime_type="text/markdown")
+    if settings.keep_originals and len(text) % 2:
+        document = replace(document, original=text.encode())
     if settings.summaries is SummaryUnit.NONE:
         return StoredDocument(document)
     summary_count = draw.choice((None, 0, 2))
@@ -130,6 +134,7 @@ def _plain(stored: Any) -> tuple[Any, ...]:
         *(document.document_id, document.title, document.source, document.mime_type),
         *(document.metadata_json, document.content_hash, document.parsed),
         *(document.tree.to_bytes(), document.vectors.shape),
+        document.original,
         None if summaries is None else (summaries.summaries, summaries.vectors.shape),
     )
 

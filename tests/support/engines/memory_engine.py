@@ -47,6 +47,7 @@ from hrag.engine.common.validation import (
     name_taken_error,
     no_alias,
     no_copy,
+    no_original,
 )
 from hrag.engine.engine_documents import (
     StoredDocument,
@@ -54,6 +55,7 @@ from hrag.engine.engine_documents import (
     Unsummarised,
     fitting,
     info_bytes,
+    original_range,
     read_part,
     size_of,
 )
@@ -137,8 +139,10 @@ class _Version:
         described = (*named, document.mime_type, document.metadata, tree.counts, tokens, len(text))
         counts = (len(parsed.pages), len(parsed.sections), sequence)
         recognised = sum(page.is_recognised for page in parsed.pages)
-        info = types.DocumentInfo(*described, *counts, parsed.page_unit, recognised)
+        original_bytes = len(document.original or b"")
+        info = types.DocumentInfo(*described, *counts, parsed.page_unit, recognised, original_bytes)
         stored_bytes = len(text) + vectors.nbytes + len(repr((described, summaries)))
+        stored_bytes += original_bytes
         sizes = (1, sum(tree.counts), len(vectors), tokens, len(text), vectors.nbytes)
         sizes += (len(summaries), stored_bytes)
         result = (document.document_id, IngestOutcome.UNCHANGED, sequence, tree.counts, tokens)
@@ -794,6 +798,16 @@ class MemorySnapshot:
         stages = tuple((name, began, time.perf_counter()) for name in names)
         outcome = (len(considered), len(eligible), True, current.is_exhausted(selection))
         return FindResult(passages, *outcome, stages, sections)
+
+    def original(self, document_id, part, reply=UNLIMITED):
+        version = self._contents.version(document_id)
+        document = version.stored.document
+        if document.original is None:
+            raise no_original(document_id)
+        start, end = original_range(version.info, part, reply)
+        original = types.Original(len(document.original), document.original_sha256)
+        named = (document_id, document.source, document.mime_type)
+        return types.OriginalPart(*named, original, start, document.original[start:end])
 
     def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
         leaves = (getattr(version, kind) for version in self._contents.versions.values())

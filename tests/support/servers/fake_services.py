@@ -45,6 +45,7 @@ REPLIES: dict[str, Any] = {
     "BatchSearch": rpb.BatchSearchResponse(),
     "GetChunk": rpb.GetChunkResponse(),
     "GetHierarchy": rpb.GetHierarchyResponse(),
+    "GetOriginal": rpb.GetOriginalResponse(),
     "GetServerInfo": rpb.GetServerInfoResponse(),
 }
 

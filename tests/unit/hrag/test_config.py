@@ -139,6 +139,7 @@ def test_each_service_reads_its_variables(monkeypatch):
     [
         *(("HRAG_SUMMARIES", unit.value, "summaries", unit) for unit in SummaryUnit),
         ("HRAG_SUMMARY_MIN_CHARS", "1", "summary_min_chars", 1),
+        ("HRAG_KEEP_ORIGINALS", "true", "keep_originals", True),
         ("HRAG_SUMMARY_MAX_TOKENS", "0", "summary_max_tokens", 0),
     ],
 )

@@ -119,6 +119,66 @@ def test_fields_of_a_file_become_metadata_that_filters_find(
     assert _ingest(pipeline, mail).outcome is IngestOutcome.UNCHANGED
 
 
+@pytest.fixture
+def keeping(engine: Engine, embedder: CountingEmbedder) -> Pipeline:
+    """A pipeline whose new collections keep originals."""
+    return Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES, keep_originals=True))
+
+
+def _original_bytes(engine: Engine, collection: str = "default") -> int:
+    return engine.writer.document(engine.open(name=collection), "d").original_bytes
+
+
+def test_the_file_of_a_document_is_kept_if_its_collection_keeps_originals(
+    engine: Engine, keeping: Pipeline
+) -> None:
+    _ingest(keeping, Document(TEXT.encode(), "d"))
+    assert _original_bytes(engine) == len(TEXT)
+    _ingest(keeping, Document((Page(TEXT),), "d"))
+    assert _original_bytes(engine) == 0
+    for keeps in (False, True):
+        name = f"keeps-{keeps}"
+        keeping.create_collection("t", name, SettingsRequest(keep_originals=keeps))
+        _ingest(keeping, Document(TEXT.encode(), "d"), name)
+        assert _original_bytes(engine, name) == (len(TEXT) if keeps else 0)
+
+
+def test_a_file_and_its_text_are_not_the_same_document_where_originals_are_kept(
+    engine: Engine, keeping: Pipeline, pipeline: Pipeline
+) -> None:
+    file, text = Document(TEXT.encode(), "d"), Document(TEXT, "d")
+    outcomes = [_ingest(keeping, document).outcome for document in (text, file, file, text, text)]
+    created, updated, unchanged = (
+        IngestOutcome.CREATED,
+        IngestOutcome.UPDATED,
+        IngestOutcome.UNCHANGED,
+    )
+    assert outcomes == [created, updated, unchanged, updated, unchanged]
+    pipeline.create_collection("t", "plain", SettingsRequest())
+    outcomes = [_ingest(pipeline, document, "plain").outcome for document in (text, file, text)]
+    assert outcomes == [created, unchanged, unchanged]
+
+
+def test_an_original_counts_in_quota_before_its_text_is_embedded(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    def parse(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT)
+
+    writer = EmbeddedWriter(engine.store, quota_of=lambda _tenant: Quota(max_bytes=50_000))
+    file = Document(b"%PDF-" + bytes(60_000), "d", mime_type=PDF)
+    for keeps in (True, False):
+        defaults = Defaults(TREE, MAX_BYTES, keep_originals=keeps)
+        pipeline = Pipeline(writer, embedder, defaults, parse)
+        pipeline.create_collection("t", f"keeps-{keeps}", SettingsRequest())
+        if keeps:
+            with pytest.raises(errors.StorageQuotaExceeded):
+                _ingest(pipeline, file, f"keeps-{keeps}")
+            assert not embedder.embedded_texts
+        else:
+            assert _ingest(pipeline, file, f"keeps-{keeps}").outcome is IngestOutcome.CREATED
+
+
 def test_a_pdf_with_unread_pages_is_read_again_once_there_is_text_recognition(
     engine: Engine, embedder: CountingEmbedder
 ) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from hrag.engine.common.candidates import RowNumbers
 from hrag.engine.common.fetch import Fetch
+from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.routed_sections import chosen_sections
 from hrag.engine.common.search import search
 from hrag.engine.common.snapshot import BrowsableSnapshot
@@ -38,6 +39,7 @@ from hrag.engine.embedded.search.summary_router import (
     rows_of_sections,
 )
 from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.store.queries import address_of, find_document
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import FindRequest, FindResult, P, ResultForm
@@ -223,6 +225,15 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         """Returns the text and the tree of the document with this id; None if it does not exist."""
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))
         return None if ordinal is None else self._documents.tree_text(ordinal)
+
+    def _record(self, document_id: str) -> tuple[int, DocumentRecord] | None:
+        """Returns the ordinal and the record of a document; None if it does not exist."""
+        ordinal, record = find_document(self._txn, self._view.collection, document_id)
+        return None if record is None else (ordinal, record)
+
+    def _original_bytes(self, ordinal: int, start: int, end: int) -> bytes:
+        address = address_of(self._txn, self._view.collection, ordinal)
+        return self._txn.originals.read(address, start, end)
 
     def _reader_of(self, view: View) -> EmbeddedDocumentReader:
         return EmbeddedDocumentReader(

@@ -28,6 +28,7 @@ def read_stored(
         record.parsed(txn.contents.text(address)),
         Tree(bytes(txn.contents.tree(address))),
         _read_vectors(txn, address, record.leaf_count, collection.settings.dimension),
+        txn.originals.read_whole(address, record.original),
     )
     return StoredDocument(document, _read_summaries(txn, number, collection, ordinal, record))
 

@@ -150,7 +150,7 @@ class ContentTable:
             surplus += 1
 
     def delete(self, slot: bytes) -> None:
-        """Deletes the tree, text and vectors that are stored under `slot`.
+        """Deletes the tree, text, vectors and original that are stored under `slot`.
 
         `slot` is the slot of a document, encoded as bytes.
         """

@@ -63,7 +63,9 @@ def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
             txn.summarised.require((collection, ordinal))
     except DataLoss:
         return False
-    return is_complete and txn.terms.has_all(terms_of(document), ordinal)
+    if not is_complete or txn.originals.problem(address, document.original):
+        return False
+    return txn.terms.has_all(terms_of(document), ordinal)
 
 
 def find_damaged(txn: Txn, collection: int, document_id: str) -> DamageRecord | None:

@@ -16,7 +16,8 @@ def owner_of(txn: Txn, database: str, key: bytes) -> str:
 
     An example is `document 'a' of collection 't/docs'`. If the entry belongs to none of them,
     returns "the store". `key` is the entry's encoded key. `database` is the name of the entry's
-    database, or "trees", "texts" or "vectors" for a document's tree, text or vectors.
+    database, or "trees", "texts", "vectors" or "originals" for a document's tree, text, vectors or
+    original.
     """
     if database in schema.BY_SLOT:
         return document_owner(txn, *schema.read_in_collection(key[schema.SLOT_BYTES :]))

@@ -136,8 +136,8 @@ def erase_document(
     """Deletes one version of a document. Returns the count of filter terms of this version.
 
     Changes neither the document's entry in `document_ids`, nor the collection's counters, nor the
-    change log. With `keep_slot`, the record, text, tree and vectors are kept, because the caller
-    will overwrite them with the next version of the document.
+    change log. With `keep_slot`, the record, text, tree, vectors and original are kept, because the
+    caller will overwrite them with the next version of the document.
     """
     address = address_of(txn, document.collection, ordinal)
     terms = terms_of(document)
@@ -148,7 +148,7 @@ def erase_document(
 
 
 def erase_entries(txn: Txn, collection: int, ordinal: int, address: bytes | None) -> None:
-    """Deletes a document's record, text, tree and vectors, and the entries under its ordinal.
+    """Deletes a document's record, content and original, and the entries under its ordinal.
 
     The entries under its ordinal are in the databases `ordinals`, `unsummarised` and `summarised`.
     The document's slot, which is the first part of `address`, becomes free for another document. If

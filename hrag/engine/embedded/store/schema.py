@@ -20,6 +20,8 @@ collection or tenant are in order of name or id. "collection" in the table is a 
 | texts               | slot u64, index u8           | content: tree, text and vectors of a |
 |                     |                              | document, cut into several values;   |
 |                     |                              | see `content.py`                     |
+|                     | slot u64, byte 255,          | a piece of the document's original;  |
+|                     | index u32                    | see `originals.py`                   |
 | free_slots          | slot u64                     | empty                                |
 | terms               | see `metadata_terms.py`      | ordinals of the documents that have  |
 |                     |                              | the term, ascending; each u64 is an  |
@@ -97,12 +99,14 @@ BY_COLLECTION = (
 )
 # In these databases, a key may have several values, all of the same size (LMDB's DUPFIXED).
 MANY_VALUED = ("terms",)
-# This database contains the text, tree and vectors of each document.
+# This database contains the text, tree, vectors and original of each document.
 CONTENTS = "texts"
+# In error messages and in the seeds of checksums, this is the name of the originals.
+ORIGINALS = "originals"
 # A document's entries in these databases are found by the document's address; see `address`. In
 # error messages, "texts", "trees" and "vectors" also name the text, the tree and the vectors of a
-# document, as in `content.PARTS`.
-BY_SLOT = ("documents", "texts", "trees", "vectors")
+# document, as in `content.PARTS`, and "originals" names its original.
+BY_SLOT = ("documents", "texts", "trees", "vectors", ORIGINALS)
 # Ingesting a document again replaces its entries in these databases.
 OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")
 # `hrag check --repair` repairs damaged entries of these databases: it computes the entries again

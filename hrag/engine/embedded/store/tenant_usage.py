@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import starmap
 
 from hrag.engine.common.records import DocumentRecord, Usage
-from hrag.engine.embedded.store import content, schema
+from hrag.engine.embedded.store import content, originals, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.transactions import Txn
 
@@ -41,7 +41,8 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     The estimate may be wrong by a factor of up to two. `terms` are the document's keys in the
     database `terms`. `tree_bytes` is the size of the encoded tree.
 
-    Counts the record, and the LMDB values that contain the tree, the text and the vectors. A large
+    Counts the record, and the LMDB values that contain the tree, the text, the vectors and the
+    original. A large
     value has pages of its own, and these pages are counted whole. A small value shares its page
     with values of other documents, so only its share of a page is counted. Also counts the
     document's entries in other databases: its terms, its id, its ordinal and its log entry. A term
@@ -63,6 +64,7 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     ]
     record_bytes = len(document.to_short_bytes()) - digits
     values = [record_bytes + SUM_BYTES, *content.value_lengths(content.size_bytes(parts))]
+    values += originals.value_lengths(document.original)
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]

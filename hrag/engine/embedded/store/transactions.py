@@ -12,6 +12,7 @@ from hrag.engine.embedded.store.commit_cache import CommitCache, NoCache
 from hrag.engine.embedded.store.content import Content
 from hrag.engine.embedded.store.content_table import ContentField
 from hrag.engine.embedded.store.metadata_terms import TermField, TermTable
+from hrag.engine.embedded.store.originals import OriginalField
 from hrag.engine.embedded.store.tables import (
     Database,
     Keys,
@@ -51,6 +52,7 @@ class Txn:
     ordinals = TableField("ordinals", codecs.IN_COLLECTION, codecs.DOCUMENT_ENTRY)
     documents = TableField("documents", codecs.ADDRESS, codecs.DOCUMENT_RECORD)
     contents = ContentField()
+    originals = OriginalField()
     free_slots = KeySetField("free_slots", codecs.SLOT)
     terms = TermField()
     changes = TableField("changes", codecs.IN_COLLECTION, codecs.CHANGE)
@@ -115,8 +117,8 @@ class Txn:
     def tables(self) -> Iterator[Table[Any, Any, Any]]:
         """Yields each attribute of this object that is a `Table`, in the order of `DATABASES`.
 
-        Skips each `KeySet`, because it has no values. Skips `contents` and `terms`, because their
-        checksums are not stored as in a `Table`.
+        Skips each `KeySet`, because it has no values. Skips `contents`, `originals` and `terms`,
+        because their checksums are not stored as in a `Table`.
         """
         for name in schema.DATABASES:
             table = getattr(self, name, None)

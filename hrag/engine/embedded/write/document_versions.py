@@ -160,6 +160,7 @@ class DocumentVersions:
             vectors.data.cast("B") if vectors.size else b"",
             append=is_new,
         )
+        txn.originals.put(address, document.original or b"", append=is_new)
 
     def slot_of(self, handle: CollectionHandle, ordinal: int) -> bytes:
         """Returns the slot of a version, the first part of the keys under which it is stored.

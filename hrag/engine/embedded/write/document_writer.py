@@ -107,4 +107,4 @@ def max_bytes_of(document: PreparedDocument) -> int:
     A character of the text counts as 4 bytes, which is the most that UTF-8 needs.
     """
     values = len(document.metadata_json) + document.tree.size_bytes + document.vectors.nbytes
-    return 4 * len(document.parsed.text) + values
+    return 4 * len(document.parsed.text) + values + len(document.original or b"")

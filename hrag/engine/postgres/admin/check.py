@@ -34,7 +34,8 @@ SELECT documents, chunks, leaves, tokens, text_bytes, vector_bytes, stored_bytes
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
 _DOCUMENTS = """
-SELECT ordinal, record, tree, body, term_count, is_unsummarised, ARRAY(
+SELECT ordinal, record, tree, body, octet_length(original), encode(sha256(original), 'hex'),
+  term_count, is_unsummarised, ARRAY(
     SELECT term FROM hrag.terms t WHERE t.tenant_id = %(tenant_id)s
     AND t.collection_id = d.collection_id AND t.ordinal = d.ordinal ORDER BY term)
 FROM hrag.documents d WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
@@ -172,6 +173,8 @@ class _CollectionCheck:
         packed: bytes,
         tree_bytes: bytes,
         body: bytes,
+        original_bytes: int | None,
+        original_sha256: str | None,
         term_count: int,
         is_unsummarised: bool,
         terms: list[bytes],
@@ -185,6 +188,10 @@ class _CollectionCheck:
             return
         if len(body) != record.text_bytes or tree.counts != record.chunks_per_level:
             yield f"{place}its text or tree does not match its record"
+        original = record.original and (record.original.size_bytes, record.original.sha256)
+        stored_original = None if original_bytes is None else (original_bytes, original_sha256)
+        if original != stored_original:
+            yield f"{place}its original does not match its record"
         if sorted(terms) != terms_of(record):
             yield f"{place}filters do not find it by all of its values"
         yield from (place + problem for problem in self._check_leaves(ordinal, tree))

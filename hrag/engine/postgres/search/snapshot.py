@@ -18,6 +18,7 @@ from dataclasses import replace
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.labels import split_label
+from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.rounds import Round, RoundOutcome
 from hrag.engine.common.search import Read, search
 from hrag.engine.common.snapshot import BrowsableSnapshot
@@ -37,6 +38,7 @@ from hrag.observe.tracing import Stage
 from hrag.passages.tree_text import TreeText
 from hrag.values.collections import CollectionSettings
 from hrag.values.deadline import Deadline
+from hrag.values.errors import DataLoss
 from hrag.values.filters import Filter
 from hrag.values.search import ChosenSection, SearchMode
 
@@ -52,6 +54,14 @@ AND ordinal = ANY(%(ordinals)b::bigint[])
 _ORDINAL = """
 SELECT ordinal FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id = %(document)s
+"""
+_RECORD = """
+SELECT ordinal, record FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id = %(document)s
+"""
+_ORIGINAL = """
+SELECT substring(original FROM %(first)s::integer FOR %(count)s::integer) FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordinal = %(ordinal)s
 """
 
 
@@ -251,3 +261,20 @@ class PostgresSnapshot(BrowsableSnapshot):
         parameters = {**self._collection.key, "document": document_id}
         row = self._connection.execute(_ORDINAL, parameters).fetchone()
         return None if row is None else self._documents.tree_text(row[0])
+
+    def _record(self, document_id: str) -> tuple[int, DocumentRecord] | None:
+        if not is_storable(document_id):
+            return None
+        parameters = {**self._collection.key, "document": document_id}
+        row = self._connection.execute(_RECORD, parameters).fetchone()
+        return None if row is None else (row[0], DocumentRecord.from_bytes(row[1]))
+
+    def _original_bytes(self, ordinal: int, start: int, end: int) -> bytes:
+        part = {"ordinal": ordinal, "first": start + 1, "count": end - start}
+        row = self._connection.execute(_ORIGINAL, {**self._collection.key, **part}).fetchone()
+        if row is None or row[0] is None or len(row[0]) != end - start:
+            raise DataLoss(
+                f"the original of ordinal {ordinal} is damaged: its size is not the one that its "
+                "record says; ingesting the document again repairs it"
+            )
+        return bytes(row[0])

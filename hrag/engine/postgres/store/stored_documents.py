@@ -19,7 +19,7 @@ from hrag.models.embedding import Vectors
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
-COLUMNS = "document_id, ordinal, record, tree, body, is_unsummarised, summarised"
+COLUMNS = "document_id, ordinal, record, tree, body, is_unsummarised, summarised, original"
 """The columns of the table `hrag.documents` that `read_stored` needs."""
 _BY_ID = f"""
 SELECT {COLUMNS} FROM hrag.documents
@@ -41,13 +41,14 @@ def read_stored(
     `row` has the columns COLUMNS in binary format. Raises DataLoss or ValueError if the document is
     damaged.
     """
-    _, ordinal, packed, tree, body, is_unsummarised, _ = row
+    _, ordinal, packed, tree, body, is_unsummarised, _, original = row
     record = DocumentRecord.from_bytes(packed)
     document = document_of(
         record,
         record.parsed(body),
         Tree(tree),
         _read_vectors(connection, collection, ordinal, record.leaf_count),
+        original,
     )
     if not collection.record.summaries or is_unsummarised:
         return StoredDocument(document)
@@ -63,7 +64,7 @@ def _read_summaries(
     if row is None:  # The summary collection has no entry for the document.
         dimension = collection.settings.dimension
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
-    _, ordinal, _, packed, body, _, summarised = row
+    _, ordinal, _, packed, body, _, summarised, _ = row
     sections = Summarised.from_bytes(summarised).sections
     texts = summaries_in(Tree(packed), body, record.leaf_count, sections)
     return DocumentSummaries(texts, _read_vectors(connection, summaries, ordinal, len(texts)))

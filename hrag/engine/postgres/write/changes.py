@@ -69,12 +69,12 @@ WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 """
 _INSERT_DOCUMENTS = """
 INSERT INTO hrag.documents (tenant_id, collection_id, ordinal, document_id, content_hash,
-  sequence, leaf_count, term_count, is_unsummarised, record, tree, body, summarised)
+  sequence, leaf_count, term_count, is_unsummarised, record, tree, body, summarised, original)
 SELECT t.tenant_id, collection_id, ordinal, document_id, content_hash, new.sequence, leaf_count,
-  term_count, is_unsummarised, record, tree, body, nullif(summarised, '')
-FROM hrag.tenants t, unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (collection_id,
-  ordinal, document_id, content_hash, sequence, leaf_count, term_count, is_unsummarised, record,
-  tree, body, summarised)
+  term_count, is_unsummarised, record, tree, body, nullif(summarised, ''), nullif(original, '')
+FROM hrag.tenants t, unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (
+  collection_id, ordinal, document_id, content_hash, sequence, leaf_count, term_count,
+  is_unsummarised, record, tree, body, summarised, original)
 WHERE t.tenant_id = %s
 """
 # The ancestors of all leaves are in one array, of which each leaf gets one slice. If the array of
@@ -305,6 +305,7 @@ def _insert(
             binaries([draft.document.tree.to_bytes() for draft in drafts]),
             binaries([draft.document.parsed.text.encode() for draft in drafts]),
             binaries([summarised for _, _, summarised in new]),
+            binaries([draft.document.original or b"" for draft in drafts]),
             tenant_id,
         ),
     )

@@ -47,7 +47,9 @@ class DocumentDraft:
     @property
     def size_bytes(self) -> int:
         """The approximate size of the statement parameters that insert the document, in bytes."""
-        return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
+        document = self.document
+        original_bytes = len(document.original or b"")
+        return 4 * len(document.parsed.text) + document.vectors.nbytes + original_bytes
 
     def analysed_by(self, analyzer: str) -> "DocumentDraft":
         """Returns this draft with a term vector of `analyzer`, the collection's analyzer.
@@ -109,10 +111,11 @@ def with_size(record: DocumentRecord, terms: tuple[bytes, ...]) -> DocumentRecor
     """Returns the record with its `stored_bytes`, the size that counts against the quota.
 
     This size approximates the real size within a factor of two. It includes the text, the tree,
-    vectors in half precision, the record, the filter terms, and a constant for each table row and
-    its index entry. It includes neither the lexical index nor the HNSW index. The size depends
-    neither on the ids and sequence numbers that the store assigns nor on the length of the tenant's
-    id. So the same document always has the same size, no matter when and where it is stored.
+    vectors in half precision, the original, the record, the filter terms, and a constant for each
+    table row and its index entry. It includes neither the lexical index nor the HNSW index. The
+    size depends neither on the ids and sequence numbers that the store assigns nor on the length of
+    the tenant's id. So the same document always has the same size, no matter when and where it is
+    stored.
     """
     plain = replace(record, collection=0, sequence=0, stored_bytes=0)
     chunks = sum(record.chunks_per_level)
@@ -121,4 +124,5 @@ def with_size(record: DocumentRecord, terms: tuple[bytes, ...]) -> DocumentRecor
     size_bytes += 2 * len(record.document_id) + 2 * _ROW_BYTES
     size_bytes += record.vector_bytes // 2 + leaf_bytes * record.leaf_count
     size_bytes += sum(2 * len(term) + _ROW_BYTES for term in terms)
+    size_bytes += 0 if record.original is None else record.original.size_bytes
     return replace(record, stored_bytes=size_bytes)

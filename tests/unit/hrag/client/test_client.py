@@ -50,6 +50,7 @@ _REPEATABLE: list[tuple[str, Call]] = [
     ("BatchSearch", lambda client: client.batch_search([SearchQuery("t", "text")])),
     ("GetChunk", lambda client: client.get_chunk("t", "d#0.0")),
     ("GetHierarchy", lambda client: client.get_hierarchy("t", "d#0.0")),
+    ("GetOriginal", lambda client: client.get_original_part("t", "d")),
     ("GetServerInfo", lambda client: client.server_info()),
 ]
 _NOT_REPEATABLE: list[tuple[str, Call]] = [

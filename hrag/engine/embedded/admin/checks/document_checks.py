@@ -149,6 +149,9 @@ def _content_problems(
     settings: CollectionSettings,
     leaf_count: int,
 ) -> Iterator[str]:
+    original_problem = walk.txn.originals.problem(address, document.original)
+    if original_problem:
+        yield original_problem
     damaged = _checksum_problems(walk, address)
     if damaged:
         yield from damaged

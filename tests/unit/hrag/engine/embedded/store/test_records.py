@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
 from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentFile, SegmentRecord
-from hrag.types import CollectionSettings, Segment, TreeSettings
+from hrag.types import CollectionSettings, Original, Segment, TreeSettings
 from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 
@@ -51,6 +51,21 @@ def test_a_decoded_collection_record_equals_the_original(return_level):
     tree = TreeSettings((40, 90), 0.3, 1)
     record = CollectionRecord("t", "c", CollectionSettings(tree, "fake/x", 7, return_level))
     assert CollectionRecord.from_bytes(memoryview(record.to_bytes())) == record
+
+
+def test_a_setting_and_an_original_are_encoded_only_if_they_exist():
+    tree = TreeSettings((40, 90), 0.3, 1)
+    plain = CollectionSettings(tree, "fake/x", 7)
+    for keeps in (False, True):
+        record = CollectionRecord("t", "c", replace(plain, keep_originals=keeps))
+        assert (b"keep_originals" in record.to_bytes()) is keeps
+        assert CollectionRecord.from_bytes(record.to_bytes()) == record
+    document = replace(DOCUMENT, original=Original(123, "ab" * 32))
+    for encoded in (document.to_bytes(), document.to_short_bytes()):
+        assert DocumentRecord.from_bytes(encoded) == document
+    assert b'["text/markdown",123,"abab' in document.to_short_bytes()
+    assert b',"text/markdown",' in DOCUMENT.to_short_bytes()
+    assert (document.info().original_bytes, DOCUMENT.info().original_bytes) == (123, 0)
 
 
 def test_a_decoded_document_record_equals_the_original():

@@ -1,0 +1,117 @@
+"""Builds the calls that read a document's original, the file from which the document was read.
+
+A large file is read by several calls. Its SHA-256 tells whether all of them read the same file.
+"""
+
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
+
+from hrag.client.calls import ClientCall
+from hrag.v1 import retriever_pb2
+from hrag.values.documents import OriginalPart
+from hrag.values.errors import DataLoss, DocumentChanged, InvalidArgument
+from hrag.wire import common, retriever
+
+# Reading a file begins again at most this many times, because the document was replaced meanwhile.
+_MAX_RESTARTS = 10
+_START = "start"
+
+
+class ReadOriginal(NamedTuple):
+    """The part of an original that was read so far; `part` begins at the start of the file.
+
+    `part` is None if nothing was read yet. `restarts` is how often the file was read again from its
+    start, because the document was replaced.
+    """
+
+    part: OriginalPart | None = None
+    restarts: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the whole file was read."""
+        return self.part is not None and self.part.end == self.part.original.size_bytes
+
+    @property
+    def end(self) -> int:
+        """The offset after the last byte that was read."""
+        return 0 if self.part is None else self.part.end
+
+    def longer(self, part: OriginalPart) -> "ReadOriginal":
+        """Returns a ReadOriginal with the bytes of this one, followed by those of `part`.
+
+        If `part` belongs to another file, because the document was replaced, returns an empty
+        ReadOriginal, so that the file is read again from its start.
+        """
+        if self.part is None:
+            return ReadOriginal(part, self.restarts)
+        if part.original.sha256 != self.part.original.sha256:
+            return self._restarted()
+        return ReadOriginal(_joined(self.part, part), self.restarts)
+
+    def after(self, error: InvalidArgument) -> "ReadOriginal":
+        """Returns an empty ReadOriginal if `error` means that the file is shorter now.
+
+        Raises `error` again if it has another cause.
+        """
+        if not self.end or error.field != _START:
+            raise error
+        return self._restarted()
+
+    def checked(self) -> OriginalPart:
+        """Returns the whole file. Raises DataLoss if it does not match its SHA-256."""
+        assert self.part is not None
+        if sha256(self.part.content).hexdigest() != self.part.original.sha256:
+            raise DataLoss(
+                f"the original of document {self.part.document_id!r} does not match its SHA-256"
+            )
+        return self.part
+
+    def _restarted(self) -> "ReadOriginal":
+        return ReadOriginal(restarts=self.restarts + 1)
+
+
+def _joined(first: OriginalPart, second: OriginalPart) -> OriginalPart:
+    return OriginalPart(
+        second.document_id,
+        second.source,
+        second.mime_type,
+        second.original,
+        first.start,
+        first.content + second.content,
+    )
+
+
+def get_original(
+    tenant_id: str, document_id: str, collection: str, before: ReadOriginal
+) -> ClientCall[ReadOriginal]:
+    """Builds a call GetOriginal that reads the file after what `before` has read.
+
+    Raises DocumentChanged if the document was replaced too often while its file was read.
+    """
+    if before.restarts > _MAX_RESTARTS:
+        raise DocumentChanged(
+            f"document {document_id!r} was replaced {before.restarts} times while its original was "
+            f"read; at most {_MAX_RESTARTS} times are allowed"
+        )
+    call = get_original_part(tenant_id, document_id, collection, before.end, 0)
+    return ClientCall(
+        call.service, call.method, call.request, lambda response: before.longer(call.read(response))
+    )
+
+
+def get_original_part(
+    tenant_id: str, document_id: str, collection: str, start: int, end: int
+) -> ClientCall[OriginalPart]:
+    """Builds the call GetOriginal, whose result is a part of the file."""
+    request = common.built(
+        retriever_pb2.GetOriginalRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document_id=document_id,
+        start=start,
+        end=end,
+    )
+    read = partial(retriever.original_part_from, document_id)
+    return ClientCall("retriever", "GetOriginal", request, read)

@@ -1,0 +1,90 @@
+"""A collection that keeps originals returns the files of its documents, through every door."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.errors import CollectionNotFound, InvalidArgument, OriginalNotFound
+from hrag.types import Document, SettingsRequest
+from tests.support.servers.gateways import gateway_to
+from tests.support.servers.processes import Running
+
+# The file has more bytes than one reply, so it is read in parts.
+FILE = b"".join(b"word %d" % number + b" " * 200_000 for number in range(18))
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(services: Running, tenant: str) -> Run:
+    """A function that runs a command for the test's tenant and returns its result."""
+    env = {
+        "HRAG_INDEXER_ADDRESS": services.indexer.address,
+        "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
+        "NO_COLOR": "1",
+    }
+
+    def invoke(*arguments: object, code: int = 0) -> Any:
+        result = CliRunner().invoke(app, [*map(str, arguments), "--tenant", tenant], env=env)
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
+
+
+def test_a_file_is_returned_by_the_command_line_and_over_http(run, services, tenant, tmp_path):
+    run("collections", "create", "kept", "--keep-originals", "--embedder", "none")
+    content = "# Title\n\nThe text of a file. Ünïcode.\n".encode("windows-1252")
+    (tmp_path / "guide.md").write_bytes(content)
+    run("ingest", tmp_path / "guide.md", "--collection", "kept")
+    shown = run("get", "guide.md", "--collection", "kept").stdout
+    assert f"{len(content)} bytes" in shown
+    target = tmp_path / "copy.md"
+    wrote = run("original", "guide.md", "--collection", "kept", "-o", target)
+    assert target.read_bytes() == content
+    assert f"{len(content)} bytes of text/markdown" in wrote.stderr
+    assert run("original", "guide.md", "--collection", "kept").stdout_bytes == content
+    missing = run("original", "other.md", "--collection", "kept", "-o", tmp_path / "x", code=3)
+    assert "other.md" in missing.stderr
+    assert not (tmp_path / "x").exists()
+    query = f"tenant_id={tenant}&collection=kept&document_id=guide.md"
+    with gateway_to(services.indexer.address, services.retriever.address) as gateway:
+        reply = gateway.send("GET", f"/original?{query}")
+        assert (reply.status, reply.body) == (200, content)
+        assert reply.headers["content-disposition"].endswith("guide.md")
+        body = {"tenantId": tenant, "collection": "kept", "documentId": "guide.md", "start": 2}
+        part = gateway.post("/hrag.v1.RetrieverService/GetOriginal", body).json
+        assert (part["start"], part["sizeBytes"]) == ("2", str(len(content)))
+
+
+def test_a_large_file_is_read_in_parts_and_leaves_with_its_document(services, tenant):
+    client = services.client
+    request = SettingsRequest(keep_originals=True, embedder="none", level_sizes=(8192, 32768))
+    assert client.create_collection(tenant, "c", request).settings.keep_originals
+    client.ingest(tenant, Document(FILE, "d", source="d.txt"), collection="c")
+    original = client.get_original(tenant, "d", collection="c")
+    assert (original.content == FILE, original.source) == (True, "d.txt")
+    assert original.original.sha256 == sha256(FILE).hexdigest()
+    part = client.get_original_part(tenant, "d", 100, collection="c")
+    assert 2 << 20 < len(part.content) < len(FILE) - 100
+    assert part.content == FILE[100 : part.end]
+    assert client.get_document(tenant, "d", collection="c").original_bytes == len(FILE)
+    with pytest.raises(InvalidArgument, match=f"which has {len(FILE)} bytes"):
+        client.get_original_part(tenant, "d", len(FILE) + 1, collection="c")
+    with pytest.raises(CollectionNotFound):
+        client.get_original(f"{tenant}-2", "d", collection="c")
+    used = client.index_status(tenant, collection="c").tenant.stored_bytes
+    client.ingest(tenant, Document("Only a text.", "d"), collection="c")
+    with pytest.raises(OriginalNotFound):
+        client.get_original(tenant, "d", collection="c")
+    assert client.index_status(tenant, collection="c").tenant.stored_bytes < used - len(FILE)
+
+
+def test_by_default_no_file_is_kept(services, tenant):
+    services.client.ingest(tenant, Document(b"A text file.", "d"))
+    assert services.client.get_document(tenant, "d").original_bytes == 0
+    with pytest.raises(OriginalNotFound, match="keep_originals"):
+        services.client.get_original(tenant, "d")
