@@ -25,46 +25,153 @@ SEED = 20_261_127
 YEARS = range(2019, 2024)
 QUESTIONS = 300
 
-_STEMS = """Norvik Halden Castor Merrow Albion Tessin Ostrava Pellworm Quarry Ravenna Selkirk Tarifa
-Umbra Velmont Wexley Yarrow Zander Brennan Corvo Dunmore""".split()
+_STEMS = [
+    "Norvik",
+    "Halden",
+    "Castor",
+    "Merrow",
+    "Albion",
+    "Tessin",
+    "Ostrava",
+    "Pellworm",
+    "Quarry",
+    "Ravenna",
+    "Selkirk",
+    "Tarifa",
+    "Umbra",
+    "Velmont",
+    "Wexley",
+    "Yarrow",
+    "Zander",
+    "Brennan",
+    "Corvo",
+    "Dunmore",
+]
 _TRADES = ("Paper", "Energy", "Foods", "Marine")
-_FIRST = """Ana Bruno Carla David Elena Felix Greta Hugo Irene Jonas Karin Louis Marta Nils Olga Pavel
-Rosa Simon Tanja Viktor""".split()
-_LAST = """Adler Berg Costa Dahl Engel Fischer Grant Hansen Ivanov Jensen Keller Lund Moretti Novak
-Olsen Petrov Quist Rossi Schmid Torres Unger Vogel Weber Young Zeller""".split()
-_PLACES = """Antwerp Bergen Cardiff Dresden Esbjerg Florence Gdansk Hamburg Innsbruck Jena Krakow Lyon
-Malmo Nantes Oporto Parma Rostock Seville Trieste Utrecht Verona Warsaw Zagreb Zurich""".split()
+_FIRST = [
+    "Ana",
+    "Bruno",
+    "Carla",
+    "David",
+    "Elena",
+    "Felix",
+    "Greta",
+    "Hugo",
+    "Irene",
+    "Jonas",
+    "Karin",
+    "Louis",
+    "Marta",
+    "Nils",
+    "Olga",
+    "Pavel",
+    "Rosa",
+    "Simon",
+    "Tanja",
+    "Viktor",
+]
+_LAST = [
+    "Adler",
+    "Berg",
+    "Costa",
+    "Dahl",
+    "Engel",
+    "Fischer",
+    "Grant",
+    "Hansen",
+    "Ivanov",
+    "Jensen",
+    "Keller",
+    "Lund",
+    "Moretti",
+    "Novak",
+    "Olsen",
+    "Petrov",
+    "Quist",
+    "Rossi",
+    "Schmid",
+    "Torres",
+    "Unger",
+    "Vogel",
+    "Weber",
+    "Young",
+    "Zeller",
+]
+_PLACES = [
+    "Antwerp",
+    "Bergen",
+    "Cardiff",
+    "Dresden",
+    "Esbjerg",
+    "Florence",
+    "Gdansk",
+    "Hamburg",
+    "Innsbruck",
+    "Jena",
+    "Krakow",
+    "Lyon",
+    "Malmo",
+    "Nantes",
+    "Oporto",
+    "Parma",
+    "Rostock",
+    "Seville",
+    "Trieste",
+    "Utrecht",
+    "Verona",
+    "Warsaw",
+    "Zagreb",
+    "Zurich",
+]
 _QUARTERS = ("First quarter", "Second quarter", "Third quarter", "Fourth quarter")
 
+_COLUMNS = ("measure", "unit", "subject", "detail", "partner")
 # Chapter | title of the section | measured value | unit | subject | detail | partner
 _TOPICS = """\
-Business | Products | number of new products | products | product development | packaging | retailers
-Business | Customers | number of active customers | customers | customer service | complaints | wholesalers
+Business | Products | number of new products | products | product development | packaging | \
+retailers
+Business | Customers | number of active customers | customers | customer service | complaints | \
+wholesalers
 Business | Prices | average selling price | euros per tonne | pricing | discounts | buyers
 Business | Research | spending on research | million euros | research | patents | universities
-Business | Acquisitions | price of acquired companies | million euros | acquisitions | integration | sellers
-Operations | Production | volume of production | thousand tonnes | manufacturing | machine downtime | contractors
-Operations | Procurement | cost of raw materials | million euros | procurement | contracts of supply | suppliers
+Business | Acquisitions | price of acquired companies | million euros | acquisitions | \
+integration | sellers
+Operations | Production | volume of production | thousand tonnes | manufacturing | \
+machine downtime | contractors
+Operations | Procurement | cost of raw materials | million euros | procurement | \
+contracts of supply | suppliers
 Operations | Logistics | cost of freight | million euros | logistics | delivery times | carriers
 Operations | Warehouses | storage capacity | thousand pallets | warehousing | stocks | landlords
-Operations | Information technology | spending on software | million euros | information technology | cyber security | software vendors
+Operations | Information technology | spending on software | million euros | \
+information technology | cyber security | software vendors
 Financial review | Revenue | revenue | million euros | sales | exports | distributors
-Financial review | Operating profit | operating profit | million euros | cost control | margins | consultants
-Financial review | Cash flow | free cash flow | million euros | the treasury | working capital | banks
+Financial review | Operating profit | operating profit | million euros | cost control | margins | \
+consultants
+Financial review | Cash flow | free cash flow | million euros | the treasury | working capital | \
+banks
 Financial review | Debt | net debt | million euros | borrowing | interest rates | lenders
 Financial review | Taxes | income tax | million euros | taxation | deferred taxes | tax authorities
-Financial review | Dividends | dividend for each share | cents | investor relations | the buyback of shares | shareholders
-Financial review | Leases | lease liabilities | million euros | leasing | rental agreements | lessors
-Financial review | Pensions | pension obligations | million euros | pension plans | life expectancy | trustees
+Financial review | Dividends | dividend for each share | cents | investor relations | \
+the buyback of shares | shareholders
+Financial review | Leases | lease liabilities | million euros | leasing | rental agreements | \
+lessors
+Financial review | Pensions | pension obligations | million euros | pension plans | \
+life expectancy | trustees
 People | Employees | number of employees | employees | human resources | recruitment | trade unions
-People | Safety | number of accidents at work | accidents | occupational safety | protective clothing | inspectors
+People | Safety | number of accidents at work | accidents | occupational safety | \
+protective clothing | inspectors
 People | Training | hours of training | hours | training | apprenticeships | vocational schools
-People | Diversity | share of women in management | per cent | diversity | parental leave | associations
-Environment | Emissions | emissions of carbon dioxide | thousand tonnes | climate protection | filters | regulators
-Environment | Water | consumption of water | thousand cubic metres | water management | waste water | municipalities
+People | Diversity | share of women in management | per cent | diversity | parental leave | \
+associations
+Environment | Emissions | emissions of carbon dioxide | thousand tonnes | climate protection | \
+filters | regulators
+Environment | Water | consumption of water | thousand cubic metres | water management | \
+waste water | municipalities
 Environment | Waste | amount of waste | tonnes | recycling | hazardous waste | disposal companies
-Environment | Power | consumption of electricity | gigawatt hours | power supply | solar panels | grid operators
-Governance | Board of directors | number of board meetings | meetings | the work of the board | succession | advisers
+Environment | Power | consumption of electricity | gigawatt hours | power supply | solar panels | \
+grid operators
+Governance | Board of directors | number of board meetings | meetings | the work of the board | \
+succession | advisers
 Governance | Audit | fees of the auditor | thousand euros | internal audit | controls | auditors
 """
 _STATED = "The {measure} came to {value} {unit}, after a year in which {partner} were cautious."
@@ -82,7 +189,18 @@ _COMMON = (
     "The effects of inflation on {subject} were limited to {percent} per cent.",
     "The Group and its competitor {rival} follow similar approaches to {subject}.",
 )
-_MONTHS = "January February March April May June July September October November".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "September",
+    "October",
+    "November",
+]
 # Each kind of fact: the template of its sentence, and the question about it.
 _ASKED = {
     _STATED: "What was the {measure} of {firm} in {year}?",
@@ -167,11 +285,11 @@ def _pieces(firm: str, year: int, draw: random.Random) -> Iterator[tuple[str, st
     yield f"{firm} plc, {draw.choice(_PLACES)}. Report of the board for the year {year}.\n\n", ""
     chapter = ""
     for line in _TOPICS.splitlines():
-        above, title, measure, unit, subject, detail, partner = line.split(" | ")
+        above, title, *columns = line.split(" | ")
         if above != chapter:
             chapter = above
             yield f"## {chapter}\n\n", ""
-        topic = dict(measure=measure, unit=unit, subject=subject, detail=detail, partner=partner)
+        topic = dict(zip(_COLUMNS, columns, strict=True))
         yield f"### {title}\n\n", ""
         yield from _section(topic | {"firm": firm, "year": str(year)}, draw)
 
