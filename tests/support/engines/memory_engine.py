@@ -60,7 +60,7 @@ from hrag.engine.engine_documents import (
 from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import CitedPlace, TermLocator
-from hrag.passages.drafts import PassageDraft, passage_of
+from hrag.passages.drafts import PassageDraft, SentenceWindow, passage_of
 from hrag.passages.indexed_text import (
     MAX_HEADING_CHARS,
     IndexedLeaf,
@@ -68,7 +68,6 @@ from hrag.passages.indexed_text import (
     indexed_leaves,
     indexed_name,
 )
-from hrag.passages.sentence_window import windowed
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -881,7 +880,7 @@ class MemorySnapshot:
             cited = place(draft, spans=True)
             if not cited.term_spans:
                 return draft
-            return windowed(draft, cited.sentence, request.window_sentences)
+            return replace(draft, window=SentenceWindow(*cited.sentence, request.window_sentences))
 
         def passage(draft: PassageDraft) -> types.Passage:
             spans = request.retrieval is not Retrieval.DENSE
