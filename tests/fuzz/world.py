@@ -156,6 +156,9 @@ def _for_retriever() -> Iterator[Message]:
         yield pb.GetHierarchyRequest(
             tenant_id=OWN, collection=SUMMARISED, chunk_id=chunk_id, depth=8, include_content=True
         )
+    yield pb.RetrieverServiceGetDocumentRequest(
+        tenant_id=OWN, document_id="guide", include_text=True, filter=_filter()
+    )
     yield pb.GetServerInfoRequest()
 
 

@@ -37,7 +37,6 @@ REPLIES: dict[str, Any] = {
     "UpdateMetadata": ipb.UpdateMetadataResponse(outcome=ipb.INGEST_OUTCOME_UPDATED),
     "DeleteDocument": ipb.DeleteDocumentResponse(sequence=7),
     "DeleteDocuments": ipb.DeleteDocumentsResponse(deleted_count=3, sequence=7),
-    "GetDocument": ipb.GetDocumentResponse(text="text"),
     "ListDocuments": ipb.ListDocumentsResponse(),
     "CountDocuments": ipb.CountDocumentsResponse(),
     "GetIndexStatus": ipb.GetIndexStatusResponse(),
@@ -45,6 +44,7 @@ REPLIES: dict[str, Any] = {
     "BatchSearch": rpb.BatchSearchResponse(),
     "GetChunk": rpb.GetChunkResponse(),
     "GetHierarchy": rpb.GetHierarchyResponse(),
+    "GetDocument": rpb.RetrieverServiceGetDocumentResponse(text="text"),
     "GetServerInfo": rpb.GetServerInfoResponse(),
 }
 
