@@ -1,17 +1,25 @@
-"""Reads chunks, chunks with their relatives, and the files from which documents were read."""
+"""Reads chunk trees, documents, and the files from which documents were read.
+
+Of a tree, it reads one chunk, or a chunk with its ancestors, siblings and descendants. Of a
+document, it reads the fields, the text, or a part of the text.
+"""
 
 from hrag.engine import Reader
 from hrag.values import ids
 from hrag.values.chunks import ChunkNode, Hierarchy
 from hrag.values.current_call import CURRENT
-from hrag.values.documents import ByteRange, OriginalPart
+from hrag.values.documents import ByteRange, DocumentInfo, OriginalPart
 from hrag.values.errors import InvalidArgument
+from hrag.values.filters import Filter, check_filter
 from hrag.values.limits import MAX_LEVELS
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 
 
 class Browse:
-    """Reads chunks and originals of any tenant. Safe to call from several threads."""
+    """Reads chunks, documents and originals of any tenant's collections.
+
+    Safe to call from several threads.
+    """
 
     def __init__(self, reader: Reader, reply: ReplyLimit = UNLIMITED) -> None:
         self._reader = reader
@@ -66,6 +74,37 @@ class Browse:
             tenant_id, collection, deadline=CURRENT.get().deadline
         ) as snapshot:
             return snapshot.original(document_id, part, self._reply)
+
+    def document(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        filter: Filter | None,
+        *,
+        text: bool,
+        part: ByteRange | None,
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns a document, its text, and the byte offset at which the returned text ends.
+
+        Without `text`, the text is empty. With `part`, it is this part of the text, or as much of
+        its beginning as fits into a reply. Raises InvalidArgument or TooLarge if a name, the id or
+        the filter is invalid, or if `part` is outside the text. Raises DocumentNotFound if there is
+        no such document, or if it does not pass `filter`. May also raise CollectionNotFound,
+        ReplyTooLarge, DeadlineExceeded or Cancelled.
+        """
+        ids.check_tenant_id(tenant_id)
+        ids.check_collection_name(collection)
+        ids.check_document_id(document_id)
+        if filter is not None:
+            check_filter(filter)
+        with self._reader.snapshot(
+            tenant_id, collection, deadline=CURRENT.get().deadline
+        ) as snapshot:
+            info = snapshot.document(document_id, filter)
+            if not text:
+                return info, "", 0
+            return snapshot.document_with_text(document_id, part, self._reply)
 
 
 def _checked_chunk_id(tenant_id: str, collection: str, chunk_id: str) -> ids.ChunkId:

@@ -212,15 +212,15 @@ def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
     The bonus is a factor, for example 0.5. It is multiplied by the best score among a leaf and the
     two leaves beside it, and the product is added to the score of the leaf.
 
-    The default is above 0 only in CONTEXT and STANDARD, whose passages are leaves: without a bonus,
-    a search for leaves misses an answer in the leaf next to the matched leaf. Larger passages
-    contain both leaves. In STANDARD, the default is also 0 if the query searches only words or only
-    vectors, so that scores keep their meaning.
+    The default is above 0 only in the modes whose passages are leaves: without a bonus, a search
+    for leaves misses an answer in the leaf next to the matched leaf. Larger passages contain both
+    leaves. In STANDARD and SENTENCE_WINDOW, the default is also 0 if the query searches only words
+    or only vectors, so that scores keep their meaning.
     """
     if query.neighbour_bonus is not None:
         return query.neighbour_bonus
     mode = query.mode_or_default
-    is_fused_leaf = mode is SearchMode.STANDARD and retrieval is Retrieval.HYBRID
+    is_fused_leaf = mode in _LEAF_MODES and retrieval is Retrieval.HYBRID
     return DEFAULT_NEIGHBOUR_BONUS if mode is SearchMode.CONTEXT or is_fused_leaf else 0.0
 
 

@@ -25,7 +25,8 @@ from hrag.values.reply_limit import (
 )
 from hrag.values.status import ServerInfo
 from hrag.wire import answers, retriever
-from hrag.wire.common import collection_or_default
+from hrag.wire.common import collection_or_default, document_info_message
+from hrag.wire.filters import optional_filter_from
 from retriever_svc.browse import Browse
 from retriever_svc.search_pipeline import Search
 
@@ -100,6 +101,24 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
             ByteRange(request.start, request.end),
         )
         return retriever.original_response(part)
+
+    def GetDocument(
+        self, request: pb.RetrieverServiceGetDocumentRequest, context: grpc.ServicerContext
+    ) -> pb.RetrieverServiceGetDocumentResponse:
+        part = None
+        if request.HasField("text_range"):
+            part = ByteRange(request.text_range.start, request.text_range.end)
+        info, text, end = self._browse.document(
+            request.tenant_id,
+            collection_or_default(request.collection),
+            request.document_id,
+            optional_filter_from(request),
+            text=request.include_text or part is not None,
+            part=part,
+        )
+        return pb.RetrieverServiceGetDocumentResponse(
+            document=document_info_message(info), text=text, text_end=end if part else 0
+        )
 
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext

@@ -13,12 +13,14 @@ from rich.text import Text
 from hrag.cli.option_values import VALUE_HELP, WHERE_OPTION, parse_filters, parse_metadata
 from hrag.cli.options import (
     DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
     DEFAULT_TENANT,
     AsJson,
     CollectionName,
     Credentials,
     DocumentId,
     Indexer,
+    Retriever,
     Tenant,
     Where,
     Yes,
@@ -196,7 +198,7 @@ def get(
         bool,
         typer.Option("--text", help="Print the document's text; without --json, nothing else."),
     ] = False,
-    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
     as_json: AsJson = False,
 ) -> None:
     """Show a document: where it comes from, its size, its metadata and its chunks per level.
@@ -210,7 +212,7 @@ def get(
       hrag get guide.md --text > guide.txt
       hrag get guide.md --json | jq .metadata
     """
-    with connect(credentials, indexer) as client:
+    with connect(credentials, retriever=retriever) as client:
         info = client.get_document(tenant, document_id, collection=collection)
         content = client.get_text(tenant, document_id, collection=collection) if text else ""
     if as_json:

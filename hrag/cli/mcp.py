@@ -7,13 +7,11 @@ import typer
 from hrag.cli.extras import module_of_extra
 from hrag.cli.option_values import parse_filters
 from hrag.cli.options import (
-    DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
     DEFAULT_TENANT,
     CollectionName,
     Conditions,
     Credentials,
-    Indexer,
     MinScore,
     Mode,
     Retriever,
@@ -64,7 +62,6 @@ def mcp(
             help="Allow --http on an address that other machines reach, without authentication.",
         ),
     ] = False,
-    indexer: Indexer = DEFAULT_INDEXER,
     retriever: Retriever = DEFAULT_RETRIEVER,
 ) -> None:
     """Run an MCP server that lets agents search documents and read them.
@@ -89,7 +86,6 @@ def mcp(
         _check_address(http, expose)
     mcp_server = module_of_extra("hrag.cli.mcp_server", "mcp", "hrag mcp")
     mcp_server.run(
-        indexer,
         retriever,
         credentials,
         http,

@@ -49,8 +49,8 @@ from hrag.values.errors import (
     ServiceUnavailable,
     TooLarge,
 )
-from hrag.values.filters import DOCUMENT_ID, AllOf, Filter, Match
-from hrag.values.ids import check_document_id, quoted
+from hrag.values.filters import Filter
+from hrag.values.ids import quoted
 
 # The maximum size of the text in a result of a tool. 16 KiB are about 4,000 tokens of English. So
 # the largest chunks fit, which have 2,048 tokens by default.
@@ -181,14 +181,13 @@ class DocumentTools:
 
         Raises DocumentNotFound if the document does not exist or does not pass the filter.
         """
-        by_id: Filter = Match(DOCUMENT_ID, (check_document_id(document_id),))
-        combined = by_id if self.filter is None else AllOf((self.filter, by_id))
-        page = await self.client.list_documents(
-            self.tenant_id, collection=self.collection, filter=combined, page_size=1
-        )
-        if not page.items:
-            raise DocumentNotFound(f"the knowledge base has no document {quoted(document_id)}")
-        return page.items[0]
+        try:
+            return await self.client.get_document(
+                self.tenant_id, document_id, filter=self.filter, collection=self.collection
+            )
+        except DocumentNotFound:
+            problem = f"the knowledge base has no document {quoted(document_id)}"
+            raise DocumentNotFound(problem) from None
 
     async def _node(self, chunk_id: str) -> ChunkNode:
         return await self.client.get_chunk(self.tenant_id, chunk_id, collection=self.collection)
@@ -216,7 +215,6 @@ def _check_part_size(chunk: Chunk) -> None:
 
 
 def run(
-    indexer: str,
     retriever: str,
     credentials: Credentials,
     address: str,
@@ -237,8 +235,9 @@ def run(
         raise Failure(error.message) from None
 
     async def serve() -> None:
-        targets = dial_address(indexer), dial_address(retriever)
-        async with AsyncClient(*targets, **asdict(credentials)) as client:
+        # The tools call only the retriever. gRPC requires a valid address of the indexer, too.
+        target = dial_address(retriever)
+        async with AsyncClient(target, target, **asdict(credentials)) as client:
             search = async_knowledge_base(client, tenant_id, limit=limit, **options)
             documents = DocumentTools(client, tenant_id, options["collection"], options["filter"])
             server = build_server(search, limit, documents)

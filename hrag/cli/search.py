@@ -164,8 +164,8 @@ def search_query(
             min=0.0,
             max=MAX_NEIGHBOUR_BONUS,
             help="Weight of a leaf's neighbours in its score. "
-            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in mode context and in mode standard with "
-            "hybrid retrieval, otherwise 0.",
+            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in mode context, and in modes standard and "
+            "sentence_window with hybrid retrieval, otherwise 0.",
         ),
     ] = None,
     max_per_document: Annotated[

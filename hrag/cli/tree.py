@@ -15,14 +15,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hrag.cli.options import (
-    DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
     DEFAULT_TENANT,
     AsJson,
     CollectionName,
     Credentials,
     DocumentId,
-    Indexer,
     Retriever,
     Tenant,
     connect,
@@ -62,7 +60,6 @@ def tree(
     whole: Annotated[
         bool, typer.Option("--all", help=f"Draw every chunk instead of the first {MAX_NODES}.")
     ] = False,
-    indexer: Indexer = DEFAULT_INDEXER,
     retriever: Retriever = DEFAULT_RETRIEVER,
     as_json: AsJson = False,
 ) -> None:
@@ -77,7 +74,7 @@ def tree(
       hrag tree guide.md --level 2
       hrag tree guide.md --all --json | jq .chunks[].span
     """
-    with connect(credentials, indexer, retriever) as client:
+    with connect(credentials, retriever=retriever) as client:
         info = client.get_document(tenant, document_id, collection=collection)
         top_level = len(info.chunks_per_level) - 1
         lowest = min(level, top_level)

@@ -168,8 +168,8 @@ class AsyncClient(AsyncCatalog):
           `lexical_weight` is the lexical score's share in this score, 0 to 1; None means 0.5.
         * `neighbour_bonus`: the score of each leaf is raised by this share, 0 to 1, of the best
           score among the leaf, the leaf before it and the leaf after it. None means 0.5 if the mode
-          is CONTEXT, or if the mode is STANDARD and the retrieval is HYBRID; otherwise None means
-          0.
+          is CONTEXT, or if the mode is STANDARD or SENTENCE_WINDOW and the retrieval is HYBRID;
+          otherwise None means 0.
         * `max_per_document`: maximum number of passages of one document; 0 means no maximum.
         * `aggregation`: how a passage's score is computed from the scores of its matching leaves.
         * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 if the

@@ -239,14 +239,18 @@ class AsyncCatalog(ABC):
         tenant_id: str,
         document_id: str,
         *,
+        filter: Filter | None = None,
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentInfo:
         """Returns the stored description of one document: everything except its text.
 
-        Raises CollectionNotFound, DocumentNotFound.
+        The retriever answers this call, and also `get_text` and `get_text_part`. Raises
+        CollectionNotFound. Raises DocumentNotFound if there is no such document, or if it does not
+        pass `filter`.
         """
-        return await self._run(calls.get_document(tenant_id, document_id, collection), timeout_s)
+        call = calls.get_document(tenant_id, document_id, collection, filter)
+        return await self._run(call, timeout_s)
 
     async def get_text(
         self,

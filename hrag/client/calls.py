@@ -22,7 +22,7 @@ import grpc.aio
 
 from hrag.client.argument_checks import checked_document, checked_queries, checked_query
 from hrag.host.addresses import is_loopback
-from hrag.v1 import indexer_pb2, retriever_pb2
+from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.chunks import ChunkNode, Hierarchy
 from hrag.values.collections import (
@@ -68,7 +68,6 @@ _RETRIED = {
         "ListCollections",
         "ListAliases",
         "IngestDocument",
-        "GetDocument",
         "ListDocuments",
         "CountDocuments",
         "GetIndexStatus",
@@ -80,6 +79,7 @@ _RETRIED = {
         "GetChunk",
         "GetHierarchy",
         "GetOriginal",
+        "GetDocument",
         "GetServerInfo",
     ),
 }
@@ -313,16 +313,19 @@ def delete_documents(
     return ClientCall("indexer", "DeleteDocuments", request, indexer.deletion_from)
 
 
-def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCall[DocumentInfo]:
+def get_document(
+    tenant_id: str, document_id: str, collection: str, filter: Filter | None = None
+) -> ClientCall[DocumentInfo]:
     """Builds the call GetDocument, whose result is the document's description without the text."""
     request = common.built(
-        indexer_pb2.GetDocumentRequest,
+        retriever_pb2.RetrieverServiceGetDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document_id=document_id,
+        filter=filters.optional_filter_message(filter),
     )
     return ClientCall(
-        "indexer",
+        "retriever",
         "GetDocument",
         request,
         lambda response: common.document_info_from(response.document),
@@ -342,7 +345,7 @@ class TextPart(NamedTuple):
     is_whole: bool = False
     restarts: int = 0
 
-    def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
+    def longer(self, response: retriever_pb2.RetrieverServiceGetDocumentResponse) -> "TextPart":
         """Returns a TextPart with the text of this part, followed by the text in the response.
 
         If the document was replaced after this part was read, the returned TextPart is empty, so
@@ -384,7 +387,7 @@ def get_text(
             f"read; at most {_MAX_TEXT_RESTARTS} times are allowed"
         )
     request = _text_request(tenant_id, document_id, collection, before.end, 0)
-    return ClientCall("indexer", "GetDocument", request, before.longer)
+    return ClientCall("retriever", "GetDocument", request, before.longer)
 
 
 def get_text_part(
@@ -393,20 +396,20 @@ def get_text_part(
     """Builds the call GetDocument, whose result is a part of the text and its end in bytes."""
     request = _text_request(tenant_id, document_id, collection, start, end)
     return ClientCall(
-        "indexer", "GetDocument", request, lambda response: (response.text, response.text_end)
+        "retriever", "GetDocument", request, lambda response: (response.text, response.text_end)
     )
 
 
 def _text_request(
     tenant_id: str, document_id: str, collection: str, start: int, end: int
-) -> indexer_pb2.GetDocumentRequest:
+) -> retriever_pb2.RetrieverServiceGetDocumentRequest:
     return common.built(
-        indexer_pb2.GetDocumentRequest,
+        retriever_pb2.RetrieverServiceGetDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document_id=document_id,
         include_text=True,
-        text_range=common.built(indexer_pb2.ByteRange, start=start, end=end),
+        text_range=common.built(types_pb2.ByteRange, start=start, end=end),
     )
 
 

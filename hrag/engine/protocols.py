@@ -356,6 +356,22 @@ class Snapshot(Protocol):
         they do not fit the size limit `request.reply`.
         """
 
+    def document(self, document_id: str, filter: Filter | None = None) -> DocumentInfo:
+        """Returns a document without its text.
+
+        The caller has checked `filter`. Raises DocumentNotFound if there is no such document, or if
+        it does not pass `filter`.
+        """
+
+    def document_with_text(
+        self, document_id: str, part: ByteRange | None = None, reply: ReplyLimit = UNLIMITED
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns a document, its text, and the byte offset at which the returned text ends.
+
+        `part` and `reply` have the same meaning as in `Writer.document_with_text`, which raises the
+        same errors.
+        """
+
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
         """Returns the chunk with the id `chunk_id`, and the ids of its parent and children.
 

@@ -10,7 +10,8 @@ would be too large, no further draft is read, and an error says so.
 
 Neighbouring chunks may overlap. Text that two drafts have in common is returned only once, except
 if the request allows repeated text. Callers guarantee that no draft of a search lies completely
-inside another draft.
+inside another draft. Windows of sentences are an exception: a window is skipped if a better passage
+has its sentence.
 """
 
 import sys
@@ -23,6 +24,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
+from hrag.passages.sentence_window import widened
 from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
 from hrag.values.reply_limit import SEARCH_ADVICE, UNLIMITED, ReplyLimit
 from hrag.values.tree import ChunkRecord
@@ -127,8 +129,11 @@ def choose_drafts_within_limits(
     considered, left_out = 0, False
     for candidate in candidates:
         considered += 1
-        draft, touching = passages.join_or_trim(candidate)
-        if draft is not candidate and _best_match(draft, matches) is None:
+        if passages.has_sentence_of(candidate):
+            continue
+        whole = widened(candidate)
+        draft, touching = passages.join_or_trim(whole)
+        if draft is not whole and _best_match(draft, matches) is None:
             continue
         if not touching and passages.is_document_full(draft.document_id):
             continue
@@ -186,6 +191,7 @@ class _Passage:
 
 _token_start = attrgetter("token_start")
 _token_end = attrgetter("token_end")
+_byte_end = attrgetter("byte_end")
 _groups = attrgetter("groups")
 
 
@@ -217,6 +223,19 @@ class _ChosenPassages:
         Always returns False if `max_per_document` is 0, which means no limit.
         """
         return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
+
+    def has_sentence_of(self, draft: PassageDraft) -> bool:
+        """Returns True if a chosen passage has the sentence of the draft's window.
+
+        Then the window adds nothing. Returns False for a draft without a window, and with
+        `keep_overlap`.
+        """
+        passages = self._by_document.get(draft.document_id)
+        if draft.window is None or not passages or self._limits.keep_overlap:
+            return False
+        byte = draft.window.byte_start
+        index = bisect_right(passages, byte, key=_byte_end)
+        return index < len(passages) and passages[index].byte_start <= byte
 
     def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
         """Returns a draft, perhaps trimmed, and the chosen passages with which it must be joined.
@@ -350,7 +369,7 @@ def _cut(
     best = _best_match(draft, matches)
     if best is None:
         return None
-    kept_char = best.char_start if draft.sentence_char is None else draft.sentence_char
+    kept_char = best.char_start if draft.window is None else draft.window.char_start
     record = truncated(draft.document, draft.record, kept_char, token_budget)
     return None if record is None else replace(draft, record=record)
 

@@ -8,7 +8,7 @@ span. `passage_of` converts a draft into a passage.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hrag.passages.cited_place import CitedPlace
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
@@ -41,21 +41,33 @@ class MatchedLeaves(Protocol):
         """Returns the matched leaves of several groups of one document, best leaf first."""
 
 
+class SentenceWindow(NamedTuple):
+    """A sentence of a leaf, and how many sentences before and after it become the passage.
+
+    The sentence is given by its start and end in bytes, then in code points of the document.
+    """
+
+    byte_start: int
+    byte_end: int
+    char_start: int
+    char_end: int
+    margin: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageDraft:
     """A chunk that may become a passage, or several chunks that touch and were joined.
 
     `record` is the span of all these chunks. `groups` are the indexes of the groups of leaves that
     the chunks represent, best first. `positions` are the positions of the chunks, best first.
-    If the chunk is a window of sentences, `sentence_char` is the code point at which the sentence
-    to cite begins; otherwise it is None.
+    If the chunk is a leaf that a window of its sentences replaces, `window` is this window.
     """
 
     document: TreeText
     record: ChunkRecord
     groups: tuple[int, ...]
     positions: tuple[TreePosition, ...]
-    sentence_char: int | None = None
+    window: SentenceWindow | None = None
 
     @classmethod
     def of(cls, document: TreeText, position: TreePosition, group: int) -> "PassageDraft":
@@ -71,9 +83,10 @@ class PassageDraft:
 
     @property
     def has_sentence(self) -> bool:
-        """True if the span has the sentence of its window, or if it is not a window."""
-        char = self.sentence_char
-        return char is None or self.record.char_start <= char < self.record.char_end
+        """True if the sentence of the window begins in the span, or if there is no window."""
+        if self.window is None:
+            return True
+        return self.record.char_start <= self.window.char_start < self.record.char_end
 
     @property
     def is_blank(self) -> bool:

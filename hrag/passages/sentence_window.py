@@ -1,15 +1,13 @@
 """SENTENCE_WINDOW: replaces a leaf by its sentence to cite and the sentences around it.
 
 These sentences together are called a window. A window may begin before its leaf and end after it.
-A window leaves out text of better windows, like other chunks (`hrag.passages.budget`). If a better
-window has its sentence, it is left out whole.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import NamedTuple
 
-from hrag.passages.drafts import PassageDraft
+from hrag.passages.drafts import PassageDraft, SentenceWindow
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.passages.truncation import part_of
 from hrag.text.sentences import MAX_SENTENCE_CHARS, sentence_ends
@@ -18,30 +16,73 @@ from hrag.values.tree import ChunkRecord, covering
 _MAX_CHARACTER_BYTES = 4  # UTF-8 needs at most 4 bytes per character.
 
 
-def windowed(draft: PassageDraft, sentence: tuple[int, int, int, int], margin: int) -> PassageDraft:
-    """Returns the draft of a leaf with the span of a window: a sentence and its neighbours.
+def widened(draft: PassageDraft) -> PassageDraft:
+    """Returns a draft with the span of its window; returns a draft without a window unchanged.
 
-    `sentence` is the start and the end of the sentence in bytes, then in code points; it overlaps
-    the leaf. The window has up to `margin` sentences before it, and as many after it. If these
+    The window has up to `margin` sentences before its sentence, and as many after it. If these
     sentences are very long, the first or the last one may be cut.
     """
-    document, (byte_start, byte_end, char_start, char_end) = draft.document, sentence
-    reach = (margin + 1) * MAX_SENTENCE_CHARS
-    before = document.part(max(byte_start - _MAX_CHARACTER_BYTES * reach, 0), byte_start)
-    after = document.part(byte_end, byte_end + _MAX_CHARACTER_BYTES * reach)
-    # The first byte of `before` and the last byte of `after` may lie inside a character, so
-    # decoding ignores errors.
-    text_before = str(before, "utf-8", "ignore")[-reach:]
-    text_after = str(after, "utf-8", "ignore")[:reach]
-    content = str(document.part(byte_start, byte_end), "utf-8")
-    first_char = char_start - len(text_before)
-    borders = [first_char]
-    borders += (first_char + end for end in sentence_ends(text_before + content + text_after))
-    first = bisect_right(borders, char_start) - 1
-    end = bisect_left(borders, char_end)
-    span = borders[max(first - margin, 0)], borders[min(end + margin, len(borders) - 1)]
-    leaves = covering(list(_leaves_around(document, draft.position, *span)))
-    return replace(draft, record=part_of(document, leaves, *span), sentence_char=char_start)
+    if draft.window is None:
+        return draft
+    document = draft.document
+    # The text that was read to find the sentence nearly always has its neighbours, too.
+    excerpt = _Excerpt.of(document, draft.window, MAX_SENTENCE_CHARS)
+    if not excerpt.has_whole_window:
+        excerpt = _Excerpt.of(
+            document, draft.window, (draft.window.margin + 1) * MAX_SENTENCE_CHARS
+        )
+    leaves = covering(list(_leaves_around(document, draft.position, *excerpt.span)))
+    return draft.spanning(part_of(document, leaves, *excerpt.span))
+
+
+class _Excerpt(NamedTuple):
+    """A sentence with the text around it, cut into sentences.
+
+    `borders` are the starts and ends of all sentences, in code points of the document. The window
+    is from `borders[first]` to `borders[end]`; both indexes may be outside of `borders`. `is_start`
+    and `is_end` are True if the document begins and ends where the excerpt does.
+    """
+
+    borders: list[int]
+    first: int
+    end: int
+    is_start: bool
+    is_end: bool
+
+    @classmethod
+    def of(cls, document: TreeText, window: SentenceWindow, reach: int) -> "_Excerpt":
+        """Reads the sentence of a window, with up to `reach` code points before and after it."""
+        byte_start, byte_end, char_start, char_end, margin = window
+        before = document.part(max(byte_start - _MAX_CHARACTER_BYTES * reach, 0), byte_start)
+        after = document.part(byte_end, byte_end + _MAX_CHARACTER_BYTES * reach)
+        # The first byte of `before` and the last byte of `after` may lie inside a character, so
+        # decoding ignores errors.
+        text_before = str(before, "utf-8", "ignore")[-reach:]
+        text_after = str(after, "utf-8", "ignore")[:reach]
+        sentence = str(document.part(byte_start, byte_end), "utf-8")
+        text_start = char_start - len(text_before)
+        ends = sentence_ends(text_before + sentence + text_after)
+        borders = [text_start, *(text_start + end for end in ends)]
+        return cls(
+            borders,
+            bisect_right(borders, char_start) - 1 - margin,
+            bisect_left(borders, char_end) + margin,
+            is_start=text_start == 0,
+            is_end=len(text_after) < reach,
+        )
+
+    @property
+    def has_whole_window(self) -> bool:
+        """True if no sentence of the window ends only because the excerpt ends."""
+        return (self.first > 0 or self.is_start) and (
+            self.end < len(self.borders) - 1 or self.is_end
+        )
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The start and the end of the window, in code points of the document."""
+        last = len(self.borders) - 1
+        return self.borders[max(self.first, 0)], self.borders[min(self.end, last)]
 
 
 def _leaves_around(

@@ -213,6 +213,11 @@ def size_of(filter: Filter) -> FilterSize:
     return FilterSize(conditions, ranges, conditions + values)
 
 
+def only_document(filter: Filter, document_id: str) -> Filter:
+    """Returns a filter that only this document can pass, and only if it passes `filter`."""
+    return AllOf((Match(DOCUMENT_ID, (document_id,)), filter))
+
+
 def filter_digest(filter: Filter) -> bytes:
     """Returns 32 bytes that identify the filter, for keys of caches.
 

@@ -68,9 +68,10 @@ MAX_CALL_METADATA_PAIRS = 128
 # points lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-# The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID; in all
-# other searches the default is 0. The score of a leaf is raised by `neighbour_bonus` times the
-# highest score among three leaves: the leaf itself, the leaf before it, and the leaf after it.
+# The default of `neighbour_bonus` in CONTEXT searches, and in STANDARD and SENTENCE_WINDOW searches
+# with HYBRID; in all other searches the default is 0. The score of a leaf is raised by
+# `neighbour_bonus` times the highest score among three leaves: the leaf itself, the leaf before it,
+# and the leaf after it.
 DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096

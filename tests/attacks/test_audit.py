@@ -223,7 +223,7 @@ def test_reads_are_recorded_in_a_separate_file_if_the_settings_say_so(tmp_path: 
     assert calls == [
         ("indexer", "change", "IngestDocument", "acme", "OK"),
         ("retriever", "read", "Search", "acme", "OK"),
-        ("indexer", "read", "GetDocument", "acme", "OK"),
+        ("retriever", "read", "GetDocument", "acme", "OK"),
         ("retriever", "read", "Search", "nobody", "NOT_FOUND"),
     ]
     assert entries[2]["document"] == "d"

@@ -44,8 +44,11 @@ def server_of(client: AsyncClient, collection: str) -> Any:
 
 @asynccontextmanager
 async def agent_of(stored: Running, collection: str = "default") -> AsyncIterator[Client]:
-    """Yields a client of a server whose filter shows only the documents of the team `open`."""
-    addresses = stored.indexer.address, stored.retriever.address
+    """Yields a client of a server whose filter shows only the documents of the team `open`.
+
+    The server has no connection to an indexer.
+    """
+    addresses = stored.retriever.address, stored.retriever.address
     async with (
         AsyncClient(*addresses) as client,
         Client(server_of(client, collection)) as agent,

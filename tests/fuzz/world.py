@@ -157,6 +157,9 @@ def _for_retriever() -> Iterator[Message]:
             tenant_id=OWN, collection=SUMMARISED, chunk_id=chunk_id, depth=8, include_content=True
         )
     yield pb.GetOriginalRequest(tenant_id=OWN, document_id="guide", start=3, end=9)
+    yield pb.RetrieverServiceGetDocumentRequest(
+        tenant_id=OWN, document_id="guide", include_text=True, filter=_filter()
+    )
     yield pb.GetServerInfoRequest()
 
 

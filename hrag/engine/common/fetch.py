@@ -5,7 +5,7 @@ become a passage and whose text has not been read yet (class `hrag.passages.draf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -22,9 +22,8 @@ from hrag.engine.find import (
     ResultForm,
 )
 from hrag.passages.cited_place import TermLocator
-from hrag.passages.drafts import PassageDraft, passage_of
+from hrag.passages.drafts import PassageDraft, SentenceWindow, passage_of
 from hrag.passages.outline import Outline
-from hrag.passages.sentence_window import windowed
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.deadline import Deadline
 from hrag.values.reply_limit import SEARCH_ADVICE
@@ -269,7 +268,7 @@ class Fetch:
         place = self.terms.cited_place(document, groups.level, leaves, draft.record, spans=True)
         if not place.term_spans:
             return draft
-        return windowed(draft, place.sentence, self.request.window_sentences)
+        return replace(draft, window=SentenceWindow(*place.sentence, self.request.window_sentences))
 
     @property
     def _has_term_spans(self) -> bool:

@@ -78,7 +78,7 @@ export class DocumentView {
   async #load({ documentId, chunkId, marks }) {
     const request = { ...this.#session.scope, documentId };
     const { signal } = this.#running;
-    this.#info = (await call("IndexerService/GetDocument", request, signal)).document;
+    this.#info = (await call("RetrieverService/GetDocument", request, signal)).document;
     this.#nodes = new Map();
     this.#marks = marks;
     await this.#read(chunkId || `${documentId}#${this.#topLevel}.0`);

@@ -93,6 +93,7 @@ RULES = {
     _RETRIEVER + "GetChunk": Rule(Role.READ, _request_tenant),
     _RETRIEVER + "GetHierarchy": Rule(Role.READ, _request_tenant),
     _RETRIEVER + "GetOriginal": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "GetDocument": Rule(Role.READ, _request_tenant),
     _RETRIEVER + "GetServerInfo": Rule(Role.READ, _no_tenant, depth=0),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(
         Role.READ, _no_tenant, depth=0

@@ -62,7 +62,7 @@ from hrag.engine.engine_documents import (
 from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import CitedPlace, TermLocator
-from hrag.passages.drafts import PassageDraft, passage_of
+from hrag.passages.drafts import PassageDraft, SentenceWindow, passage_of
 from hrag.passages.indexed_text import (
     MAX_HEADING_CHARS,
     IndexedLeaf,
@@ -70,7 +70,6 @@ from hrag.passages.indexed_text import (
     indexed_leaves,
     indexed_name,
 )
-from hrag.passages.sentence_window import windowed
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -559,11 +558,7 @@ class MemoryEngine:
         return self._contents_of(collection).version(document_id).info
 
     def document_with_text(self, collection, document_id, part=None, reply=UNLIMITED):
-        version = self._contents_of(collection).version(document_id)
-        remaining = reply.after(field_bytes(info_bytes(version.info)))
-        return version.info, *read_part(
-            version.stored.document.parsed.text.encode(), part, remaining
-        )
+        return _with_text(self._contents_of(collection).version(document_id), part, reply)
 
     def documents(
         self, collection, page_size, page_token, reply=UNLIMITED, *, filter=None, deadline=NEVER
@@ -763,6 +758,11 @@ class _Group:
         return whole.byte_start <= part.byte_start and part.byte_end <= whole.byte_end
 
 
+def _with_text(version, part, reply):
+    remaining = reply.after(field_bytes(info_bytes(version.info)))
+    return version.info, *read_part(version.stored.document.parsed.text.encode(), part, remaining)
+
+
 class MemorySnapshot:
     """Implements `Snapshot`: one state of one collection, which later writes do not change."""
 
@@ -895,7 +895,7 @@ class MemorySnapshot:
             cited = place(draft, spans=True)
             if not cited.term_spans:
                 return draft
-            return windowed(draft, cited.sentence, request.window_sentences)
+            return replace(draft, window=SentenceWindow(*cited.sentence, request.window_sentences))
 
         def passage(draft: PassageDraft) -> types.Passage:
             spans = request.retrieval is not Retrieval.DENSE
@@ -917,6 +917,15 @@ class MemorySnapshot:
             return tuple(RankedChunk(*pair) for pair in keyed), selection
         assert isinstance(form, PassageForm)
         return tuple(form.from_value(passage(draft)) for draft in result.drafts), selection
+
+    def document(self, document_id, filter=None):
+        version = self._contents.version(document_id)
+        if filter is not None and not passes(filter, version.stored.document):
+            raise errors.DocumentNotFound("the filter excludes it", field="document_id")
+        return version.info
+
+    def document_with_text(self, document_id, part=None, reply=UNLIMITED):
+        return _with_text(self._contents.version(document_id), part, reply)
 
     def chunk(self, chunk_id, reply=UNLIMITED):
         return self._document(chunk_id).node((chunk_id.level, chunk_id.index), reply=reply)

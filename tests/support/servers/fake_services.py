@@ -37,7 +37,6 @@ REPLIES: dict[str, Any] = {
     "UpdateMetadata": ipb.UpdateMetadataResponse(outcome=ipb.INGEST_OUTCOME_UPDATED),
     "DeleteDocument": ipb.DeleteDocumentResponse(sequence=7),
     "DeleteDocuments": ipb.DeleteDocumentsResponse(deleted_count=3, sequence=7),
-    "GetDocument": ipb.GetDocumentResponse(text="text"),
     "ListDocuments": ipb.ListDocumentsResponse(),
     "CountDocuments": ipb.CountDocumentsResponse(),
     "GetIndexStatus": ipb.GetIndexStatusResponse(),
@@ -46,6 +45,7 @@ REPLIES: dict[str, Any] = {
     "GetChunk": rpb.GetChunkResponse(),
     "GetHierarchy": rpb.GetHierarchyResponse(),
     "GetOriginal": rpb.GetOriginalResponse(),
+    "GetDocument": rpb.RetrieverServiceGetDocumentResponse(text="text"),
     "GetServerInfo": rpb.GetServerInfoResponse(),
 }
 

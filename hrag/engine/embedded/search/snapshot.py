@@ -29,6 +29,7 @@ from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.routed_sections import chosen_sections
 from hrag.engine.common.search import search
 from hrag.engine.common.snapshot import BrowsableSnapshot
+from hrag.engine.common.validation import no_document
 from hrag.engine.embedded.search.document_reader import CitationCache, EmbeddedDocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
@@ -39,7 +40,13 @@ from hrag.engine.embedded.search.summary_router import (
     rows_of_sections,
 )
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.queries import address_of, find_document
+from hrag.engine.embedded.store.queries import (
+    address_of,
+    document_with_text,
+    existing_document,
+    find_document,
+    handle_of,
+)
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import FindRequest, FindResult, P, ResultForm
@@ -49,7 +56,9 @@ from hrag.passages.tree_text import TreeText
 from hrag.text.analysis import analyzer
 from hrag.values.collections import CollectionSettings
 from hrag.values.deadline import Deadline
-from hrag.values.filters import Filter, filter_digest
+from hrag.values.documents import ByteRange, DocumentInfo
+from hrag.values.filters import Filter, filter_digest, only_document
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import ChosenSection, SearchMode
 
 # The response of a search lists at most this many of the sections that routing by summaries has
@@ -190,9 +199,12 @@ class EmbeddedSnapshot(BrowsableSnapshot):
 
     def _rows_passing(self, filter: Filter) -> RowNumbers:
         """Returns the rows of the documents that pass a filter, from the cache if possible."""
-        cache = self._caches.selections
-        compute = partial(evaluate, self._txn, self._view, filter, cache, self._deadline)
-        return cache.get(self._view, ("rows", filter_digest(filter)), compute)
+        key = ("rows", filter_digest(filter))
+        return self._caches.selections.get(self._view, key, partial(self._evaluate, filter))
+
+    def _evaluate(self, filter: Filter) -> RowNumbers:
+        """Returns the rows of the documents that pass a filter."""
+        return evaluate(self._txn, self._view, filter, self._caches.selections, self._deadline)
 
     def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
@@ -220,6 +232,23 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         )
         stages.append(("search", began, time.perf_counter()))
         return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
+
+    def document(self, document_id: str, filter: Filter | None = None) -> DocumentInfo:
+        """Returns a document without its text. Implements `Snapshot.document`."""
+        handle = handle_of(self._txn, self._view.collection)
+        _, document = existing_document(self._txn, handle, document_id)
+        if filter is not None:
+            only = only_document(filter, document_id)
+            if not len(self._evaluate(only)):
+                raise no_document(handle, document_id)
+        return document.info()
+
+    def document_with_text(
+        self, document_id: str, part: ByteRange | None = None, reply: ReplyLimit = UNLIMITED
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns a document with its text. Implements `Snapshot.document_with_text`."""
+        handle = handle_of(self._txn, self._view.collection)
+        return document_with_text(self._txn, handle, document_id, part, reply)
 
     def _document(self, document_id: str) -> TreeText | None:
         """Returns the text and the tree of the document with this id; None if it does not exist."""

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 from hrag.engine.common.labels import MAX_ORDINAL
 from hrag.engine.common.records import DocumentRecord
-from hrag.engine.common.validation import no_collection
+from hrag.engine.common.validation import no_collection, no_document
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.transactions import Txn
-from hrag.engine.engine_documents import CollectionHandle
+from hrag.engine.engine_documents import CollectionHandle, info_bytes, read_part
 from hrag.values.collections import Alias, Collection
+from hrag.values.documents import ByteRange, DocumentInfo
+from hrag.values.reply_limit import ReplyLimit, field_bytes
 
 
 def find_collection(txn: Txn, tenant_id: str, name: str) -> int:
@@ -128,6 +130,36 @@ def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, Doc
     if ordinal is None:
         return 0, None
     return ordinal, txn.documents.require(address_of(txn, collection, ordinal))
+
+
+def existing_document(
+    txn: Txn, handle: CollectionHandle, document_id: str
+) -> tuple[int, DocumentRecord]:
+    """Returns the ordinal and the record of a document of an existing collection.
+
+    Raises DocumentNotFound or DataLoss.
+    """
+    ordinal, document = find_document(txn, handle.collection_id, document_id)
+    if document is None:
+        raise no_document(handle, document_id)
+    return ordinal, document
+
+
+def document_with_text(
+    txn: Txn,
+    handle: CollectionHandle,
+    document_id: str,
+    part: ByteRange | None,
+    reply: ReplyLimit,
+) -> tuple[DocumentInfo, str, int]:
+    """Returns a document, the requested part of its text, and the byte at which the part ends.
+
+    The collection must exist. Implements `hrag.engine.Writer.document_with_text`.
+    """
+    ordinal, document = existing_document(txn, handle, document_id)
+    text = txn.contents.text(address_of(txn, handle.collection_id, ordinal))
+    info = document.info()
+    return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
 
 
 def erase_document(

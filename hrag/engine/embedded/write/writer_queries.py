@@ -7,11 +7,12 @@ call reads one consistent state, which contains everything that was committed be
 from itertools import islice
 
 from hrag.engine.common.document_results import growth, unchanged_result
-from hrag.engine.common.records import DocumentRecord
-from hrag.engine.common.validation import check_quota, no_document
+from hrag.engine.common.validation import check_quota
 from hrag.engine.embedded.store.damaged_documents import is_intact
 from hrag.engine.embedded.store.queries import (
     address_of,
+    document_with_text,
+    existing_document,
     find_collection,
     find_document,
     handle_of,
@@ -27,15 +28,13 @@ from hrag.engine.engine_documents import (
     CollectionHandle,
     IngestDecision,
     fitting,
-    info_bytes,
-    read_part,
 )
 from hrag.values.collections import Listing
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.documents import ByteRange, DocumentCount, DocumentInfo
 from hrag.values.errors import DataLoss
 from hrag.values.filters import Filter
-from hrag.values.reply_limit import UNLIMITED, ReplyLimit, field_bytes
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
 
 
@@ -75,7 +74,8 @@ class WriterQueries(WriterPart):
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
         with self.commits.store.read() as txn:
-            return self._find_document(txn, collection, document_id)[1].info()
+            existing_collection(txn, collection)
+            return existing_document(txn, collection, document_id)[1].info()
 
     def document_with_text(
         self,
@@ -85,11 +85,8 @@ class WriterQueries(WriterPart):
         reply: ReplyLimit = UNLIMITED,
     ) -> tuple[DocumentInfo, str, int]:
         with self.commits.store.read() as txn:
-            ordinal, document = self._find_document(txn, collection, document_id)
-            address = address_of(txn, collection.collection_id, ordinal)
-            text = txn.contents.text(address)
-            info = document.info()
-            return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
+            existing_collection(txn, collection)
+            return document_with_text(txn, collection, document_id, part, reply)
 
     def documents(
         self,
@@ -123,20 +120,6 @@ class WriterQueries(WriterPart):
             if filter is not None:
                 matching = len(matching_ordinals(txn, number, filter, deadline))
             return DocumentCount(matching, total, read_usage(txn, collection.tenant_id).sequence)
-
-    def _find_document(
-        self, txn: Txn, collection: CollectionHandle, document_id: str
-    ) -> tuple[int, DocumentRecord]:
-        """Returns the ordinal and the record of a document.
-
-        Raises CollectionNotFound, DocumentNotFound or DataLoss.
-        """
-        existing_collection(txn, collection)
-        number = collection.collection_id
-        ordinal, document = find_document(txn, number, document_id)
-        if document is None:
-            raise no_document(collection, document_id)
-        return ordinal, document
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
         store, number, tenant_id = (

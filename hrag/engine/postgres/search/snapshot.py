@@ -22,6 +22,7 @@ from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.rounds import Round, RoundOutcome
 from hrag.engine.common.search import Read, search
 from hrag.engine.common.snapshot import BrowsableSnapshot
+from hrag.engine.common.validation import no_document
 from hrag.engine.find import FindRequest, FindResult, P, ResultForm
 from hrag.engine.postgres.search.best_groups import best_groups, can_find, expected_passages
 from hrag.engine.postgres.search.document_reader import PostgresDocuments
@@ -33,13 +34,16 @@ from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.filter_sql import matching_ordinals
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.postgres.store.queries import is_storable
+from hrag.engine.postgres.store.queries import find_document, is_storable
+from hrag.engine.postgres.store.stored_text import read_text
 from hrag.observe.tracing import Stage
 from hrag.passages.tree_text import TreeText
 from hrag.values.collections import CollectionSettings
 from hrag.values.deadline import Deadline
+from hrag.values.documents import ByteRange, DocumentInfo
 from hrag.values.errors import DataLoss
-from hrag.values.filters import Filter
+from hrag.values.filters import Filter, only_document
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import ChosenSection, SearchMode
 
 # A response lists at most this many of the sections that two-stage routing chose. This is also the
@@ -254,6 +258,23 @@ class PostgresSnapshot(BrowsableSnapshot):
         )
         stages.append(("search", began, time.perf_counter()))
         return EligibleLeaves.only(leaves_in(best_sections)), sections
+
+    def document(self, document_id: str, filter: Filter | None = None) -> DocumentInfo:
+        """Returns a document without its text. Implements `Snapshot.document`."""
+        handle = self._collection.handle
+        _, record = find_document(self._connection, handle, document_id)
+        if filter is not None:
+            only = only_document(filter, document_id)
+            key = self._collection.tenant_and_id
+            if not len(matching_ordinals(self._connection, *key, only, self._deadline)):
+                raise no_document(handle, document_id)
+        return record.info()
+
+    def document_with_text(
+        self, document_id: str, part: ByteRange | None = None, reply: ReplyLimit = UNLIMITED
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns a document with its text. Implements `Snapshot.document_with_text`."""
+        return read_text(self._connection, self._collection.handle, document_id, part, reply)
 
     def _document(self, document_id: str) -> TreeText | None:
         if not is_storable(document_id):

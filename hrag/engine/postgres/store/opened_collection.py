@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from hrag.engine.common.records import CollectionRecord
 from hrag.engine.common.validation import no_collection, no_summaries
+from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import collection_record, is_storable
 from hrag.values.collections import CollectionSettings
@@ -55,6 +56,11 @@ class OpenedCollection:
         Only a reindexing changes one of them: the version of the analyzer.
         """
         return self.record.settings
+
+    @property
+    def handle(self) -> CollectionHandle:
+        """The handle: the tenant's id, and the collection's name, id and settings."""
+        return CollectionHandle(self.tenant_id, self.record.name, self.collection_id, self.settings)
 
     @property
     def tenant_and_id(self) -> tuple[str, int]:

@@ -42,10 +42,10 @@ from hrag.engine.postgres.store.queries import (
     state_of,
     usage_of,
 )
+from hrag.engine.postgres.store.stored_text import read_text
 from hrag.engine.postgres.write.collections import CollectionWriter
 from hrag.engine.postgres.write.copies import copy_of, drafts_of_copy, uncopied
 from hrag.engine.postgres.write.document_drafts import DocumentDraft, draft_of, draft_of_summaries
-from hrag.engine.postgres.write.stored_text import read_text
 from hrag.engine.postgres.write.transaction import (
     TenantTransaction,
     summary_collection,

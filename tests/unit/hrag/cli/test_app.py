@@ -100,7 +100,7 @@ def test_the_error_for_an_unreachable_service_says_how_to_start_it(arguments, mo
     result = _run(*arguments)
     assert result.exit_code == 4
     assert "hrag serve" in result.stderr
-    assert (retriever if arguments[0] in ("search", "answer") else indexer) in result.stderr
+    assert (retriever if arguments[0] in ("search", "answer", "tree") else indexer) in result.stderr
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
 

@@ -13,7 +13,7 @@ import pytest
 from hrag import errors
 from hrag.engine.engine_documents import read_part
 from hrag.types import ByteRange
-from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.values.reply_limit import ReplyLimit
 from tests.support.servers.fake_services import Fake, run_async, run_sync
@@ -36,7 +36,7 @@ class _ReplacedDocument(Fake):
         self._text, self._sequence = "", 0
         self.remaining_times_s: list[float] = []
 
-    def GetDocument(self, request: Any, context: Any) -> ipb.GetDocumentResponse:
+    def GetDocument(self, request: Any, context: Any) -> rpb.RetrieverServiceGetDocumentResponse:
         self.remaining_times_s.append(context.time_remaining())
         time.sleep(self._part_s)
         text = next(self._texts)
@@ -45,7 +45,7 @@ class _ReplacedDocument(Fake):
         text_range = ByteRange(request.text_range.start, request.text_range.end)
         part, end = read_part(text.encode(), text_range, PART_LIMIT)
         info = tpb.DocumentInfo(sequence=self._sequence, text_bytes=len(text.encode()))
-        return ipb.GetDocumentResponse(document=info, text=part, text_end=end)
+        return rpb.RetrieverServiceGetDocumentResponse(document=info, text=part, text_end=end)
 
 
 def _text(client: Any) -> Any:

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from hrag.passages.budget import PassageLimits, choose_drafts_within_limits
-from hrag.passages.drafts import PassageDraft
+from hrag.passages.drafts import PassageDraft, SentenceWindow
 from hrag.passages.outline import Outline
-from hrag.passages.sentence_window import windowed
+from hrag.passages.sentence_window import widened
 from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.text import tokens
 from hrag.text.sentences import MAX_SENTENCE_CHARS, sentence_ends
@@ -62,9 +62,16 @@ def leaf_at(source: TreeText, char: int) -> tuple[int, ChunkRecord]:
     return next((index, leaf) for index, leaf in enumerate(records) if char < leaf.char_end)
 
 
+def draft_of(
+    source: TreeText, leaf: int, sentence: tuple[int, int, int, int], margin: int, group: int = 0
+) -> PassageDraft:
+    draft = PassageDraft.of(source, (0, leaf), group)
+    return replace(draft, window=SentenceWindow(*sentence, margin))
+
+
 def window(source: TreeText, sentence: tuple[int, int, int, int], margin: int) -> PassageDraft:
     index, _ = leaf_at(source, sentence[2])
-    return windowed(PassageDraft.of(source, (0, index), 0), sentence, margin)
+    return widened(draft_of(source, index, sentence, margin))
 
 
 @pytest.mark.parametrize("margin", [0, 1, 3, 20])
@@ -108,7 +115,7 @@ def test_a_sentence_that_the_edge_of_a_leaf_cuts_is_whole():
     assert source.tree.record(0, 0).char_end < text.index("home")
     sentence = span_of(text, 0, text.index(" Then"))
     for index in range(2):
-        record = windowed(PassageDraft.of(source, (0, index), 0), sentence, 1).record
+        record = widened(draft_of(source, index, sentence, 1)).record
         assert source.content(record) == text[: text.index(" And")]
 
 
@@ -145,11 +152,11 @@ def test_a_window_that_is_cut_keeps_its_sentence(budget):
     source, borders = document(ENGLISH), [0, *sentence_ends(ENGLISH)]
     start, end = borders[20:22]
     index, _ = leaf_at(source, start)
-    draft = window(source, span_of(ENGLISH, start, end), 3)
+    draft = draft_of(source, index, span_of(ENGLISH, start, end), 3)
     limits = PassageLimits(1, budget, merge_adjacent=True, cut_last=True)
     (chosen,) = choose_drafts_within_limits([draft], limits, Matches(index)).drafts
     assert ENGLISH[start:end].strip() in source.content(chosen.record)
-    assert chosen.record.token_count <= budget < draft.record.token_count
+    assert chosen.record.token_count <= budget < widened(draft).record.token_count
 
 
 @pytest.mark.parametrize(
@@ -170,9 +177,12 @@ def test_a_window_leaves_out_text_of_better_windows(sentences, expected):
     """A window whose sentence is in a better window is left out whole."""
     source, borders = document(ENGLISH), [0, *sentence_ends(ENGLISH)]
     spans = [span_of(ENGLISH, *borders[number : number + 2]) for number in sentences]
-    drafts = [replace(window(source, span, 2), groups=(group,)) for group, span in enumerate(spans)]
-    matches = Matches(*(leaf_at(source, span[2])[0] for span in spans))
-    chosen = choose_drafts_within_limits(drafts, PassageLimits(9), matches)
+    leaves = [leaf_at(source, span[2])[0] for span in spans]
+    drafts = [
+        draft_of(source, leaf, span, 2, group)
+        for group, (leaf, span) in enumerate(zip(leaves, spans, strict=True))
+    ]
+    chosen = choose_drafts_within_limits(drafts, PassageLimits(9), Matches(*leaves))
     texts = [source.content(draft.record).strip() for draft in chosen.drafts]
     assert texts == [ENGLISH[borders[first] : borders[end]].strip() for first, end in expected]
     assert not chosen.left_out
