@@ -3,23 +3,27 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from benchmarks.figures import Figure, Results
+from benchmarks.quality import run
 from benchmarks.quality.__main__ import main
 from benchmarks.quality.oracle import Oracle
-from benchmarks.quality.run import SYSTEMS, below_dense, figures, systems_of
+from benchmarks.quality.run import SYSTEMS, CallsFailed, below_dense, figures, ingest, systems_of
 from benchmarks.quality.sets import NoSets, read_sets
 from benchmarks.quality.tables import tables
 from benchmarks.quality.targets import TARGETS
 from benchmarks.run_folder import FIGURES, LATEST, STORED, TABLES, RunFolder
+from hrag.client import Client
 from hrag.evaluation.context_budget import BudgetedText
 from hrag.evaluation.questions import GoldSpan, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 from hrag.evaluation.searches import DEFAULT_BUDGETS, SearchTarget
 from hrag.evaluation.summary import RetrievalFigures, summarise
-from hrag.types import SearchMode
+from hrag.types import SearchMode, SettingsRequest, SummaryUnit
 
 MINIATURE = Path(__file__).parents[2] / "data" / "quality"
 ABOUT = {
@@ -102,6 +106,37 @@ def test_the_error_for_a_folder_without_sets_lists_the_expected_files(
     message = capsys.readouterr().err
     for name in ("corpus.jsonl", "queries.jsonl", "meta.json", "qid, query, gold"):
         assert name in message
+
+
+class UnsummarisedClient:
+    """A client of an indexer that writes one of `waiting` summaries between two calls."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        self.settings: list[SettingsRequest] = []
+
+    def create_collection(self, tenant_id: str, name: str, settings: SettingsRequest) -> None:
+        self.settings.append(settings)
+
+    def ingest_many(self, tenant_id: str, documents: object, *, collection: str) -> list[object]:
+        return []
+
+    def index_status(self, tenant_id: str, *, collection: str) -> SimpleNamespace:
+        self.waiting -= 1
+        return SimpleNamespace(unsummarised_documents=self.waiting + 1)
+
+
+def test_questions_wait_until_all_summaries_of_sections_are_written() -> None:
+    client = UnsummarisedClient(1)
+    ingest(cast("Client", client), read_sets(MINIATURE), print)
+    assert client.waiting == -1
+    assert client.settings == [SettingsRequest(summaries=SummaryUnit.SECTION)]
+
+
+def test_a_run_ends_if_summaries_are_missing_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_SUMMARIES_S", -1.0)
+    with pytest.raises(CallsFailed, match="3 documents of miniature have no summary after"):
+        ingest(cast("Client", UnsummarisedClient(3)), read_sets(MINIATURE), print)
 
 
 def test_every_target_is_measured_by_default() -> None:
