@@ -190,7 +190,7 @@ def _documents(paths: Sequence[Path], questions: Path) -> list[InputDocument]:
             f"{' '.join(EXTENSIONS)}"
         )
     if left_out := len(found.documents) - len(documents):
-        show_note(f"{counted(left_out, 'document')} left out, because they are the questions")
+        show_note(f"{counted(left_out, 'line')} of the questions left out of the documents")
     return documents
 
 
