@@ -144,7 +144,8 @@ def _bar_cell(estimate: Estimate) -> str:
     """Returns a cell with a share as a bar and a number, with its interval."""
     mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
     return (
-        '<td class="found"><svg class="share" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<td class="found"><svg class="share" viewBox="0 0 100 8" preserveAspectRatio="none" '
+        'aria-hidden="true">'
         f'<rect class="rest" width="100" height="8"/><rect class="amount" width="{mean:.1f}" '
         f'height="8"/><rect class="reach" x="{low:.1f}" y="3" width="{high - low:.1f}" height="2"/>'
         f"</svg>{mean:.1f} <small>{low:.1f} to {high:.1f}</small></td>"

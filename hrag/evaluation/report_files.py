@@ -53,15 +53,14 @@ class Report:
         judged = self.judged.warnings if self.judged else ()
         if self.judge_error:
             judged = (f"no answers were compared, because the judge failed: {self.judge_error}",)
-        unstored = (
-            (
+        warnings = [*self.warnings, *retrieval, *judged]
+        if self.unstored:
+            unstored = (
                 f"{len(self.unstored):,} documents could not be stored, so questions about them "
-                f"count as missed: {listed(self.unstored)}",
+                f"count as missed: {listed(self.unstored)}"
             )
-            if self.unstored
-            else ()
-        )
-        return (*unstored, *self.warnings, *retrieval, *judged)
+            warnings.insert(0, unstored)
+        return tuple(warnings)
 
     @property
     def failed_calls(self) -> int:
