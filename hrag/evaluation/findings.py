@@ -42,8 +42,8 @@ class KindFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """What a comparison has shown, in sentences.
+class ComparisonFindings:
+    """The findings of a comparison, in sentences.
 
     `first` is the most important sentence. `further` are those about the other systems and about
     the judge. `kinds` are the differences that more than chance explains, by kind. `unclear` are
@@ -63,12 +63,12 @@ def findings(
     retrieval: RetrievalFigures | None,
     judged: JudgeFigures | None,
     kinds: Sequence[KindFigures],
-) -> Findings:
+) -> ComparisonFindings:
     """Returns the findings of a comparison of one system or more."""
     sentences = [*(_retrieval_sentences(retrieval) if retrieval else ())]
     sentences += _judge_sentences(judged) if judged else ()
     compared = _kind_comparisons(retrieval, judged, kinds)
-    return Findings(
+    return ComparisonFindings(
         first=sentences[0] if sentences else "Nothing was compared.",
         further=tuple(sentences[1:]),
         kinds=tuple(one for one in compared if one.difference.beyond_chance),

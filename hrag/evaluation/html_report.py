@@ -16,7 +16,7 @@ from importlib import resources
 
 from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
-from hrag.evaluation.findings import Findings, KindFinding, duration, points
+from hrag.evaluation.findings import ComparisonFindings, KindFinding, duration, points
 from hrag.evaluation.html_questions import question_section
 from hrag.evaluation.judge import CRITERIA, AnswerCost, JudgeFigures, PairFigures
 from hrag.evaluation.question_kinds import KindFigures
@@ -86,7 +86,7 @@ def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _head(report: Report, title: str, found: Findings) -> Iterator[str]:
+def _head(report: Report, title: str, found: ComparisonFindings) -> Iterator[str]:
     """Yields the first screen: what won, the figures of each system, and what to beware of."""
     date = str(report.about.get("date", ""))[:10]
     yield f'<p class="kicker">{escape(" · ".join(filter(None, (title, date))))}</p>'
@@ -152,7 +152,7 @@ def _bar_cell(estimate: Estimate) -> str:
     )
 
 
-def _kinds(report: Report, found: Findings) -> Iterator[str]:
+def _kinds(report: Report, found: ComparisonFindings) -> Iterator[str]:
     """Yields for which kinds of questions which system is better, then the figures of each kind."""
     if not report.kinds:
         return

@@ -159,7 +159,7 @@ class JudgedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """What an answer from one system's passages costs: mean token counts, and the median time.
+    """The cost of an answer from one system's passages: mean token counts and the median time.
 
     Only answers that were written are counted. The time is in microseconds.
     """

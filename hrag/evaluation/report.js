@@ -177,7 +177,9 @@ function shownQuestions() {
 /** Returns the passage's text, with the gold marked. */
 function markedText({ parts, cutStart, cutEnd }) {
   const nodes = parts.map((part, index) => (index % 2 ? h("mark", {}, part) : part));
-  return h("p", { class: "passage-text" }, cutStart ? "… " : null, nodes, cutEnd ? " …" : null);
+  // A long passage scrolls, so the keyboard must reach it.
+  const attributes = { class: "passage-text", tabindex: 0 };
+  return h("p", attributes, cutStart ? "… " : null, nodes, cutEnd ? " …" : null);
 }
 
 function explorerLink(text, fields, system) {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hrag.evaluation.findings import Findings, findings
+from hrag.evaluation.findings import ComparisonFindings, findings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import JudgeFigures
 from hrag.evaluation.question_kinds import KindFigures
@@ -42,8 +42,8 @@ class Report:
     version: int = field(default=VERSION, init=False)
 
     @property
-    def findings(self) -> Findings:
-        """What the comparison has shown, in sentences."""
+    def findings(self) -> ComparisonFindings:
+        """The findings of the comparison, in sentences."""
         return findings(self.retrieval, self.judged, self.kinds)
 
     @property
