@@ -148,7 +148,10 @@ def _judge_sentences(figures: JudgeFigures) -> Iterable[str]:
         balance = pair.criteria[CRITERIA[0]]
         net = balance.net
         if not net.questions:
-            yield f"The judge could compare no answers of {pair.system} and {pair.baseline}."
+            yield (
+                f"The judge {figures.usage.model} could compare no answers of {pair.system} and "
+                f"{pair.baseline}: {len(pair.failures):,} comparisons failed."
+            )
             continue
         flipped = net.mean < 0
         better, worse = (pair.baseline, pair.system) if flipped else (pair.system, pair.baseline)

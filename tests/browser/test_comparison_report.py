@@ -9,12 +9,14 @@ import pytest
 
 from hrag.evaluation.html_report import html_report
 from hrag.evaluation.questions import GoldSpan, Question, TextSpan
-from tests.browser.explorer import expect
-from tests.browser.site import ATTACK
+from tests.browser.explorer import Explorer, expect
+from tests.browser.site import ATTACK, GUIDE, PUMP
 from tests.support.documents.evaluation_fakes import comparison, judgement, kept, retrieval
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+    from tests.browser.conftest import Served
 
 pytestmark = pytest.mark.browser
 
@@ -91,3 +93,31 @@ def test_questions_are_sorted_filtered_and_opened(
     assert page.locator("img, iframe").count() == 0
     context.close()
     assert (problems, requests) == ([], [file.as_uri()])
+
+
+def test_links_open_the_explorer(browser: Browser, served: Served, tmp_path: Path) -> None:
+    question = Question("q", PUMP, (GoldSpan(TextSpan("manual.md", 0, 4)),))
+    outcomes = {
+        f"{mode}:collection={GUIDE}": [retrieval(kept("manual.md", 0, "# Pump"), quotes=1)]
+        for mode in ("context:dense", "standard")
+    }
+    file = tmp_path / "report.html"
+    report = comparison([question], outcomes, explorer=served.gateway.url)
+    file.write_text(html_report(report), "utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.get_by_role("button", name=PUMP).click()
+    with context.expect_page() as opened:
+        page.get_by_role("link", name="open", exact=True).first.click()
+    explorer = Explorer(opened.value, served.gateway.url)
+    expect(explorer.region("Text")).to_contain_text("Pump manual")
+    with context.expect_page() as opened:
+        page.get_by_role("link", name="search again").first.click()
+    explorer = Explorer(opened.value, served.gateway.url)
+    expect(explorer.page.get_by_role("searchbox", name="Query")).to_have_value(PUMP)
+    expect(explorer.passages().first).to_be_visible()
+    setting = explorer.setting("A")
+    expect(setting.get_by_label("Mode", exact=True)).to_have_value("CONTEXT")
+    expect(setting.get_by_label("Token budget")).to_have_value("1000")
+    context.close()
