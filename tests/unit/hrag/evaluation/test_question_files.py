@@ -206,7 +206,7 @@ def test_every_format_may_name_the_kind_and_the_language_of_a_question(tmp_path:
 
 def test_a_repeated_id_names_both_lines_in_every_format(tmp_path: Path) -> None:
     table = written(tmp_path / "q.csv", "qid,question,quote", "a,one,x", "b,two,x", "a,three,x")
-    with pytest.raises(InvalidArgument, match="line 4: qid is 'a'; .* from the id in line 2"):
+    with pytest.raises(InvalidArgument, match=r"line 4: qid is .a.; .* from the id in line 2"):
         read_questions(table)
     written(tmp_path / "queries.jsonl", *[{"_id": "q1", "text": "?"}] * 2)
     written(tmp_path / "qrels" / "test.tsv", "q1\td1\t1")
