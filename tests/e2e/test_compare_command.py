@@ -47,7 +47,9 @@ def test_a_comparison_writes_its_report_and_leaves_nothing_else(
         tmp_path,
         HRAG_CHAT_MODEL="test-model",
         HRAG_CHAT_BASE_URL=chat_endpoint.base_url,
-        # These settings are those of another store, which the comparison must not use.
+        # These settings are those of other services, which the comparison must not touch.
+        HRAG_AUDIT_FILE=str(tmp_path / "audit.log"),
+        HRAG_INDEXER_METRICS_ADDRESS=chat_endpoint.base_url.split("/")[2],
         HRAG_ENGINE="postgres",
         HRAG_POSTGRES_DSN="host=nowhere.invalid",
         HRAG_AUTH="api_key",
@@ -71,6 +73,7 @@ def test_a_comparison_writes_its_report_and_leaves_nothing_else(
     # The broken document makes the exit code 1, and the others are compared.
     assert done.returncode == 1, done.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "audit.log").exists()
     sentence = r"^context finds [\d.]+ points more of the gold text than .+$"
     first = re.search(sentence, done.stdout, re.MULTILINE)
     assert first, done.stdout
