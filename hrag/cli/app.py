@@ -187,6 +187,7 @@ def _hrag(
       hrag answer "how do I ...?"     let a chat model answer, with sources
       hrag chat                       ask several questions that refer to each other
       hrag eval questions.csv         measure how well searches find the answers
+      hrag compare docs/ --questions questions.csv   the same without a server
 
     \b
     Maintain a store:

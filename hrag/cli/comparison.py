@@ -44,7 +44,6 @@ from hrag.cli.evaluation_run import (
 from hrag.cli.ingest_files import EXTENSIONS, find
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes, show_skipped
 from hrag.cli.input_documents import InputDocument
-from hrag.cli.render import counted
 from hrag.cli.temporary_services import TENANT, temporary_services, wait_for_summaries
 from hrag.cli.terminal import Failure, interrupt_on_signals, output, show_note
 from hrag.values.search import SearchMode
@@ -165,17 +164,21 @@ def compare(
     read_questions(questions, split)
     if options.judge:
         chat_model()
-    documents = _documents(paths, questions)
+    documents = collect_documents(paths, questions)
     interrupt_on_signals()
     console = output()
-    with file_errors():
-        report = _measure(documents, questions, options, console)
+    try:
+        with file_errors():
+            report = _measure(documents, questions, options, console)
+    except KeyboardInterrupt:
+        show_note("interrupted: nothing was written; with --resume FILE, finished calls are kept")
+        raise
     publish(report, options, console)
     if report.failed_calls or report.unstored:
         raise typer.Exit(1)
 
 
-def _documents(paths: Sequence[Path], questions: Path) -> list[InputDocument]:
+def collect_documents(paths: Sequence[Path], questions: Path) -> list[InputDocument]:
     """Returns the documents in `paths`, without the files of the questions.
 
     A folder often contains its questions, and a question is not a document to find.
@@ -190,7 +193,7 @@ def _documents(paths: Sequence[Path], questions: Path) -> list[InputDocument]:
             f"{' '.join(EXTENSIONS)}"
         )
     if left_out := len(found.documents) - len(documents):
-        show_note(f"{counted(left_out, 'document')} left out, because they are the questions")
+        show_note(f"{left_out:,} lines or files of the questions are left out of the documents")
     return documents
 
 

@@ -6,6 +6,7 @@ Progress is a bar on a terminal, and plain lines on standard error elsewhere.
 import errno
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -396,13 +397,16 @@ def _progress(unit: str, console: Console) -> Iterator["Show"]:
     `unit` names what is counted, for example "searches".
     """
     if not console.is_terminal:
-        counts = (0, 0, 0)
+        counts, started = (0, 0, 0), time.monotonic()
 
         def record(done: int, total: int, failed: int) -> None:
             nonlocal counts
             counts = done, total, failed
 
-        with progress_lines(lambda: _progress_line(unit, *counts)):
+        def describe() -> str:
+            return f"{_progress_line(unit, *counts)}, {time.monotonic() - started:,.0f} s"
+
+        with progress_lines(describe):
             yield record
         return
     columns = (

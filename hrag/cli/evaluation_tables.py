@@ -11,7 +11,7 @@ from rich.text import Text
 from hrag.cli.render import counted, duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
-from hrag.evaluation.findings import Findings
+from hrag.evaluation.findings import ComparisonFindings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.report_files import Report
@@ -42,7 +42,7 @@ def show_report(report: Report, console: Console) -> None:
         console.print(Text(printable(f"warning: {warning}"), style="yellow"), soft_wrap=True)
 
 
-def show_findings(found: Findings, console: Console) -> None:
+def show_findings(found: ComparisonFindings, console: Console) -> None:
     """Prints which system is better, for which questions, and at what cost."""
     console.print(Text(printable(found.first), style="bold"), soft_wrap=True)
     lines = [*found.further, *found.costs]

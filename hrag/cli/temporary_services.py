@@ -34,11 +34,14 @@ _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
 
-# These settings override the environment. A store elsewhere must not be touched. A chat model of
-# the services would cost money. Authentication, TLS and quotas are useless here, because only one
-# command calls these services.
+# These settings override the environment. The store, the audit file and the ports of other services
+# must not be touched. A chat model of the services would cost money. Authentication, TLS and quotas
+# are useless here, because only one command calls these services.
 _SETTINGS = {
     "HRAG_ENGINE": "embedded",
+    "HRAG_AUDIT_FILE": "",
+    "HRAG_INDEXER_METRICS_ADDRESS": "",
+    "HRAG_RETRIEVER_METRICS_ADDRESS": "",
     "HRAG_CHAT_MODEL": "",
     "HRAG_AUTH": "none",
     "HRAG_TLS_CERT_FILE": "",

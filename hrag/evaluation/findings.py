@@ -14,12 +14,12 @@ from hrag.evaluation.retrieval_metrics import RECALL, at_budget
 from hrag.evaluation.searches import main_budget
 from hrag.evaluation.summary import RetrievalFigures, SystemFigures
 
-_US_PER_S = 1_000_000
+_US_PER_S, _US_PER_MS = 1_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class KindFinding:
-    """One system is better than the baseline, or worse, on the questions of one kind.
+    """How two systems differ on the questions of one kind; `difference` is never negative.
 
     `measure` says what was compared: the recall, or the answers.
     """
@@ -42,19 +42,20 @@ class KindFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """What a comparison has shown, in sentences.
+class ComparisonFindings:
+    """The findings of a comparison, in sentences.
 
     `first` is the most important sentence. `further` are those about the other systems and about
-    the judge. `kinds` are the differences that more than chance explains, by kind. `unclear` counts
-    the comparisons of kinds in which no system is better for certain. `costs` has one sentence for
-    each system.
+    the judge. `kinds` are the differences that more than chance explains, by kind. `unclear` are
+    the kinds with enough questions in which no system is better for certain, and `too_few` counts
+    the comparisons of kinds with fewer questions. `costs` has one sentence for each system.
     """
 
     first: str
     further: tuple[str, ...]
     kinds: tuple[KindFinding, ...]
-    unclear: int
+    unclear: tuple[KindFinding, ...]
+    too_few: int
     costs: tuple[str, ...]
 
 
@@ -62,16 +63,21 @@ def findings(
     retrieval: RetrievalFigures | None,
     judged: JudgeFigures | None,
     kinds: Sequence[KindFigures],
-) -> Findings:
+) -> ComparisonFindings:
     """Returns the findings of a comparison of one system or more."""
     sentences = [*(_retrieval_sentences(retrieval) if retrieval else ())]
     sentences += _judge_sentences(judged) if judged else ()
-    found, unclear = kind_findings(retrieval, judged, kinds)
-    return Findings(
+    compared = _kind_comparisons(retrieval, judged, kinds)
+    return ComparisonFindings(
         first=sentences[0] if sentences else "Nothing was compared.",
         further=tuple(sentences[1:]),
-        kinds=found,
-        unclear=unclear,
+        kinds=tuple(one for one in compared if one.difference.beyond_chance),
+        unclear=tuple(
+            one
+            for one in compared
+            if one.difference.questions >= MIN_QUESTIONS and not one.difference.beyond_chance
+        ),
+        too_few=sum(one.difference.questions < MIN_QUESTIONS for one in compared),
         costs=tuple(_cost_sentences(retrieval, judged)),
     )
 
@@ -83,6 +89,13 @@ def points(estimate: Estimate, *, flipped: bool = False) -> str:
     """
     mean, low, high = _seen(estimate, flipped=flipped)
     return f"{100 * mean:+.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def duration(time_us: float) -> str:
+    """Returns a time as `1.2 s`, or as `3.4 ms` if it is shorter than a second."""
+    if time_us >= _US_PER_S:
+        return f"{time_us / _US_PER_S:.1f} s"
+    return f"{time_us / _US_PER_MS:.1f} ms"
 
 
 def _seen(estimate: Estimate, *, flipped: bool) -> tuple[float, float, float]:
@@ -135,7 +148,10 @@ def _judge_sentences(figures: JudgeFigures) -> Iterable[str]:
         balance = pair.criteria[CRITERIA[0]]
         net = balance.net
         if not net.questions:
-            yield f"The judge could compare no answers of {pair.system} and {pair.baseline}."
+            yield (
+                f"The judge {figures.usage.model} could compare no answers of {pair.system} and "
+                f"{pair.baseline}: {len(pair.failures):,} comparisons failed."
+            )
             continue
         flipped = net.mean < 0
         better, worse = (pair.baseline, pair.system) if flipped else (pair.system, pair.baseline)
@@ -153,10 +169,10 @@ def _judge_sentences(figures: JudgeFigures) -> Iterable[str]:
             yield f"No better answers: {counts}, and {_chance(net)}."
 
 
-def kind_findings(
+def _kind_comparisons(
     retrieval: RetrievalFigures | None, judged: JudgeFigures | None, kinds: Sequence[KindFigures]
-) -> tuple[tuple[KindFinding, ...], int]:
-    """Returns the findings by kind, largest difference first, and how many kinds show nothing.
+) -> list[KindFinding]:
+    """Returns the comparisons of all kinds, largest difference first.
 
     Only the first system is compared with the baseline: the one that the first sentence is about.
     """
@@ -167,12 +183,6 @@ def kind_findings(
         baseline = baseline or judged.pairs[0].baseline
     system = next((name for name in names if name != baseline), "")
     compared = [
-        (kind, measure, estimates[system])
-        for kind in kinds
-        for measure, estimates in ((RECALL, kind.differences), ("answers", kind.judged))
-        if system in estimates
-    ]
-    found = [
         KindFinding(
             better=system if estimate.mean > 0 else baseline,
             worse=baseline if estimate.mean > 0 else system,
@@ -181,11 +191,11 @@ def kind_findings(
             measure=measure,
             difference=_towards_better(estimate),
         )
-        for kind, measure, estimate in compared
-        if estimate.beyond_chance
+        for kind in kinds
+        for measure, estimates in ((RECALL, kind.differences), ("answers", kind.judged))
+        if (estimate := estimates.get(system)) is not None
     ]
-    found.sort(key=lambda finding: -finding.difference.mean)
-    return tuple(found), len(compared) - len(found)
+    return sorted(compared, key=lambda one: -one.difference.mean)
 
 
 def _towards_better(estimate: Estimate) -> Estimate:
@@ -212,12 +222,12 @@ def _search_cost(system: SystemFigures, budgets: Sequence[int]) -> str:
     budget = main_budget(budgets)
     return (
         f"{system.tokens[budget]:,.0f} tokens of text on average, "
-        f"{system.latency_p50_us / 1000:.1f} ms for a search of {budgets[-1]:,} tokens (p50)"
+        f"{duration(system.latency_p50_us)} for a search of {budgets[-1]:,} tokens (p50)"
     )
 
 
 def _answer_cost_text(cost: AnswerCost) -> str:
-    took = f"{cost.took_p50_us / _US_PER_S:.1f} s for an answer (p50)"
+    took = f"{duration(cost.took_p50_us)} for an answer (p50)"
     if not cost.prompt_tokens:
         return f"{took}, of tokens that the endpoint does not report"
     read, written = cost.prompt_tokens, cost.completion_tokens

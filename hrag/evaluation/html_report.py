@@ -16,9 +16,9 @@ from importlib import resources
 
 from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
-from hrag.evaluation.findings import Findings, KindFinding, points
+from hrag.evaluation.findings import ComparisonFindings, KindFinding, duration, points
 from hrag.evaluation.html_questions import question_section
-from hrag.evaluation.judge import CRITERIA, JudgeFigures, PairFigures
+from hrag.evaluation.judge import CRITERIA, AnswerCost, JudgeFigures, PairFigures
 from hrag.evaluation.question_kinds import KindFigures
 from hrag.evaluation.report_files import Report
 from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
@@ -26,6 +26,9 @@ from hrag.evaluation.searches import main_budget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
 from hrag.evaluation.systems import describe
 
+_SYSTEM = "system"
+_SEARCH_HEADS = ["tokens", "search, p50"]
+_ANSWER_HEADS = ["tokens for an answer", "answer, p50"]
 # A list of the first screen has at most this many findings; the table of kinds has all.
 _FINDINGS_SHOWN = 5
 _FAILURES_SHOWN = 50
@@ -83,7 +86,7 @@ def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _head(report: Report, title: str, found: Findings) -> Iterator[str]:
+def _head(report: Report, title: str, found: ComparisonFindings) -> Iterator[str]:
     """Yields the first screen: what won, the figures of each system, and what to beware of."""
     date = str(report.about.get("date", ""))[:10]
     yield f'<p class="kicker">{escape(" · ".join(filter(None, (title, date))))}</p>'
@@ -105,63 +108,69 @@ def _scoreboard(report: Report) -> Iterator[str]:
     by_name = {system.name: system for system in figures.systems} if figures else {}
     costs = {cost.system: cost for cost in report.judged.costs} if report.judged else {}
     words = {system.name: describe(system) for system in report.systems}
-    heads = [
-        "system",
-        *((f"found in {budget:,} tokens, %", "tokens", "search, p50") if figures else ()),
-    ]
-    heads += ["tokens for an answer", "answer, p50"] if costs else []
+    heads = [_SYSTEM, *((f"found in {budget:,} tokens, %", *_SEARCH_HEADS) if figures else ())]
+    heads += _ANSWER_HEADS if costs else []
     rows = []
     for name in names:
         about = f"<small>{escape(words[name])}</small>" if name in words else ""
         row = [f'<td class="text"><b>{escape(name)}</b>{about}</td>']
         if name in by_name:
-            system = by_name[name]
-            row += [
-                _bar_cell(system.estimates[at_budget(RECALL, budget)]),
-                _cell(f"{system.tokens[budget]:,.0f}"),
-                _cell(f"{system.latency_p50_us / 1000:.1f} ms"),
-            ]
+            row += _search_cells(by_name[name], budget)
         if name in costs:
-            cost = costs[name]
-            tokens = f"{cost.prompt_tokens + cost.completion_tokens:,.0f}"
-            row += [
-                _cell(tokens if cost.prompt_tokens else "not reported"),
-                _cell(f"{cost.took_p50_us / 1_000_000:.1f} s"),
-            ]
+            row += _answer_cells(costs[name])
         rows.append(row)
     if rows:
         yield f'<div class="scoreboard">{_table(heads, rows)}</div>'
+
+
+def _search_cells(system: SystemFigures, budget: int) -> Iterator[str]:
+    yield _bar_cell(system.estimates[at_budget(RECALL, budget)])
+    values = (f"{system.tokens[budget]:,.0f}", duration(system.latency_p50_us))
+    yield from map(_labelled_cell, values, _SEARCH_HEADS)
+
+
+def _answer_cells(cost: AnswerCost) -> Iterator[str]:
+    tokens = f"{cost.prompt_tokens + cost.completion_tokens:,.0f}"
+    values = (tokens if cost.prompt_tokens else "not reported", duration(cost.took_p50_us))
+    yield from map(_labelled_cell, values, _ANSWER_HEADS)
+
+
+def _labelled_cell(text: str, label: str) -> str:
+    """Returns a cell that names its column, for narrow screens, which hide the head of a table."""
+    return f'<td data-label="{escape(label)}">{escape(text)}</td>'
 
 
 def _bar_cell(estimate: Estimate) -> str:
     """Returns a cell with a share as a bar and a number, with its interval."""
     mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
     return (
-        '<td><svg class="share" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<td class="found"><svg class="share" viewBox="0 0 100 8" preserveAspectRatio="none" '
+        'aria-hidden="true">'
         f'<rect class="rest" width="100" height="8"/><rect class="amount" width="{mean:.1f}" '
         f'height="8"/><rect class="reach" x="{low:.1f}" y="3" width="{high - low:.1f}" height="2"/>'
         f"</svg>{mean:.1f} <small>{low:.1f} to {high:.1f}</small></td>"
     )
 
 
-def _kinds(report: Report, found: Findings) -> Iterator[str]:
+def _kinds(report: Report, found: ComparisonFindings) -> Iterator[str]:
     """Yields for which kinds of questions which system is better, then the figures of each kind."""
     if not report.kinds:
         return
     yield "<h2>Which is better for which questions?</h2>"
-    systems = dict.fromkeys(
-        name for finding in found.kinds for name in (finding.better, finding.worse)
-    )
+    compared = (*found.kinds, *found.unclear)
     yield '<div class="kinds">'
-    for name in systems:
-        yield from _kind_list(name, [finding for finding in found.kinds if finding.better == name])
+    for name in dict.fromkeys(name for one in compared for name in (one.better, one.worse)):
+        better = [finding for finding in found.kinds if finding.better == name]
+        yield from _kind_list(f"{name} is better", better, "for no kind of question, for certain")
+    yield from _kind_list("No certain difference", found.unclear, "for no kind of question")
     yield "</div>"
-    if not found.kinds:
-        yield _paragraph("For no kind of question one of the two is better for certain.", "lead")
+    too_few = (
+        f"{found.too_few:,} comparisons by kind have fewer than {MIN_QUESTIONS} questions and "
+        "decide nothing. "
+    )
     yield _paragraph(
-        f"{found.unclear:,} other comparisons by kind show no certain difference: their interval "
-        f"includes zero, or the kind has fewer than {MIN_QUESTIONS} questions. Each interval has "
-        "95 %, so of 20 kinds without any difference, one shows a difference by chance.",
+        f"{too_few if found.too_few else ''}Each interval has 95 %, so of 20 kinds without any "
+        "difference, one seems to have one.",
         "note",
     )
     yield "<details><summary>The figures of each kind</summary>"
@@ -169,10 +178,10 @@ def _kinds(report: Report, found: Findings) -> Iterator[str]:
     yield "</details>"
 
 
-def _kind_list(name: str, found: Sequence[KindFinding]) -> Iterator[str]:
-    yield f"<div><h3>{escape(name)} is better</h3>"
+def _kind_list(title: str, found: Sequence[KindFinding], none: str) -> Iterator[str]:
+    yield f"<div><h3>{escape(title)}</h3>"
     if not found:
-        yield _paragraph("for no kind of question, for certain", "note")
+        yield _paragraph(none, "note")
     else:
         items = (f"<li>{escape(finding.text)}</li>" for finding in found[:_FINDINGS_SHOWN])
         yield f"<ul>{''.join(items)}</ul>"

@@ -34,6 +34,7 @@ from hrag.evaluation.searches import MAX_BUDGET, SearchTarget, Show, best_passag
 from hrag.evaluation.summary import FailedCall, failed_call
 from hrag.evaluation.systems import System
 from hrag.values.errors import ChatRejected, HragError
+from hrag.values.ids import quoted
 from hrag.values.search import Passage
 
 DEFAULT_ANSWER_TOKENS = 4000
@@ -50,6 +51,8 @@ _PREFERENCES = {"a": 1, "b": -1, "tie": 0}
 
 # A reason is cut off after this many characters. Models that ignore the prompt write essays.
 _MAX_REASON_CHARS = 1000
+# The error about a reply without a verdict quotes this many characters of it.
+_REPLY_CHARS_SHOWN = 80
 
 # A verdict contains for each criterion 1 if the first answer is preferred, -1 if the second
 # answer is preferred, and 0 for a tie.
@@ -159,7 +162,7 @@ class JudgedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """What an answer from one system's passages costs: mean token counts, and the median time.
+    """The cost of an answer from one system's passages: mean token counts and the median time.
 
     Only answers that were written are counted. The time is in microseconds.
     """
@@ -450,7 +453,8 @@ def _verdict_fields(reply: str) -> Mapping[str, object]:
     if not verdicts:
         raise ChatRejected(
             "the chat model's reply contains no verdict: it must be JSON with "
-            f'{", ".join(CRITERIA)}, each "A", "B" or "tie"'
+            f'{", ".join(CRITERIA)}, each "A", "B" or "tie"; it begins '
+            f"{quoted(' '.join(reply[:_REPLY_CHARS_SHOWN].split()))}"
         )
     return verdicts[-1]
 

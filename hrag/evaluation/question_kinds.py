@@ -165,7 +165,7 @@ def question_word(text: str) -> str:
 
 
 def _codes(text: str) -> str:
-    return "with a code or number" if _CODE.search(text) else "without codes and numbers"
+    return "in the question" if _CODE.search(text) else "not in the question"
 
 
 def _frequent(values: Sequence[str]) -> list[str]:

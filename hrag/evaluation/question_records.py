@@ -34,7 +34,7 @@ class GoldRecord:
 
 @dataclass(frozen=True, slots=True)
 class SystemRecord:
-    """What one system made of one question.
+    """The result of one system for one question.
 
     `recall` is the share of the gold in the text that fills the main budget, None for a question
     without gold. `tokens` is the count of tokens of this text, and `latency_us` the time of the

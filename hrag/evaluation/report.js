@@ -20,7 +20,7 @@ function h(tag, attributes = {}, ...children) {
     if (name === "onclick" || name === "oninput") element[name] = value;
     else if (value !== false && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
@@ -30,6 +30,10 @@ function percent(share) {
 
 function signed(share) {
   return share === null ? "–" : `${share > 0 ? "+" : ""}${(100 * share).toFixed(0)}`;
+}
+
+function duration(ms) {
+  return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
 function recallOf(question, system) {
@@ -76,6 +80,7 @@ const CHOICES = [
     ? [
         [`${main} answers better`, (question) => verdictOf(question) === 1],
         [`${data.baseline} answers better`, (question) => verdictOf(question) === -1],
+        ["Answers were compared", (question) => Object.keys(question.verdicts).length > 0],
       ]
     : []),
   ["No system finds it", isMissed],
@@ -172,7 +177,9 @@ function shownQuestions() {
 /** Returns the passage's text, with the gold marked. */
 function markedText({ parts, cutStart, cutEnd }) {
   const nodes = parts.map((part, index) => (index % 2 ? h("mark", {}, part) : part));
-  return h("p", { class: "passage-text" }, cutStart ? "… " : null, nodes, cutEnd ? " …" : null);
+  // A long passage scrolls, so the keyboard must reach it.
+  const attributes = { class: "passage-text", tabindex: 0 };
+  return h("p", attributes, cutStart ? "… " : null, nodes, cutEnd ? " …" : null);
 }
 
 function explorerLink(text, fields, system) {
@@ -213,7 +220,7 @@ function answerElement(answer) {
   const facts = [
     answer.read ? `${answer.read.toLocaleString("en")} tokens read` : null,
     answer.written ? `${answer.written.toLocaleString("en")} written` : null,
-    answer.ms ? `${(answer.ms / 1000).toFixed(1)} s` : null,
+    answer.ms ? duration(answer.ms) : null,
     answer.citations.length ? `cites ${answer.citations.map((n) => `[${n}]`).join(" ")}` : null,
   ].filter(Boolean);
   return h(
@@ -230,7 +237,7 @@ function systemElement(question, name) {
   const facts = [
     system.recall === null ? null : `${percent(system.recall)} % of the gold`,
     system.tokens ? `${system.tokens.toLocaleString("en")} tokens` : null,
-    system.ms ? `${system.ms} ms` : null,
+    system.ms ? duration(system.ms) : null,
   ].filter(Boolean);
   const again = data.explorer && {
     view: "search",
@@ -318,6 +325,12 @@ function detailElement(question) {
   );
 }
 
+/** Scrolls the text of a long passage to its first gold. */
+function showGold(text) {
+  const gold = text.querySelector("mark");
+  if (gold) text.scrollTop = gold.offsetTop - text.clientHeight / 2;
+}
+
 function toggle(button, row, question) {
   const isOpen = button.getAttribute("aria-expanded") === "true";
   button.setAttribute("aria-expanded", String(!isOpen));
@@ -325,6 +338,7 @@ function toggle(button, row, question) {
   else {
     const cell = h("td", { colspan: COLUMNS.length }, detailElement(question));
     row.after(h("tr", { class: "detail-row" }, cell));
+    for (const text of cell.querySelectorAll(".passage-text")) showGold(text);
   }
 }
 

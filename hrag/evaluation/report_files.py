@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hrag.evaluation.findings import Findings, findings
+from hrag.evaluation.findings import ComparisonFindings, findings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import JudgeFigures
 from hrag.evaluation.question_kinds import KindFigures
@@ -42,8 +42,8 @@ class Report:
     version: int = field(default=VERSION, init=False)
 
     @property
-    def findings(self) -> Findings:
-        """What the comparison has shown, in sentences."""
+    def findings(self) -> ComparisonFindings:
+        """The findings of the comparison, in sentences."""
         return findings(self.retrieval, self.judged, self.kinds)
 
     @property
@@ -53,15 +53,14 @@ class Report:
         judged = self.judged.warnings if self.judged else ()
         if self.judge_error:
             judged = (f"no answers were compared, because the judge failed: {self.judge_error}",)
-        unstored = (
-            (
+        warnings = [*self.warnings, *retrieval, *judged]
+        if self.unstored:
+            unstored = (
                 f"{len(self.unstored):,} documents could not be stored, so questions about them "
-                f"count as missed: {listed(self.unstored)}",
+                f"count as missed: {listed(self.unstored)}"
             )
-            if self.unstored
-            else ()
-        )
-        return (*unstored, *self.warnings, *retrieval, *judged)
+            warnings.insert(0, unstored)
+        return tuple(warnings)
 
     @property
     def failed_calls(self) -> int:

@@ -49,7 +49,10 @@ def test_answers_are_judged_and_questions_written(llama: Llama, tmp_path: Path) 
             services, llama, MINIATURE, "--ingest", MINIATURE, *compare, *judge, "--json", report
         )
         errors = run_eval(services, llama, new, "--generate", "1", *compare, "--json", written)
-    judged = json.loads(report.read_text("utf-8"))["judged"]
+    document = json.loads(report.read_text("utf-8"))
+    answers = [one["systems"]["standard"]["answer"] for one in document["questions"]]
+    assert sum(bool(answer and answer["text"] and answer["passages"]) for answer in answers) == 2
+    judged = document["judged"]
     (pair,) = judged["pairs"]
     better = pair["criteria"]["better"]
     assert better["wins"] + better["ties"] + better["losses"] + len(pair["failures"]) == 2

@@ -1,6 +1,7 @@
 """`hrag eval` writes reports and explains errors. The client and the chat model are fakes."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hrag.cli import evaluation
+from hrag.cli import evaluation, evaluation_run
 from hrag.cli.app import app
-from hrag.errors import CollectionNotFound
+from hrag.errors import ChatUnavailable, CollectionNotFound
 from hrag.models.chat import chat_factory
 from hrag.types import SearchResult
 from tests.support.documents.evaluation_fakes import (
@@ -128,3 +129,58 @@ def test_the_error_on_a_full_disk_is_one_line_that_names_the_file(
     )
     completed = run(*COMPARE_BOTH, "--resume", journal)
     assert completed.exit_code == 0, completed.output
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["javascript:alert(1)", "localhost:8080", "http://", "http://h/#x", "http://h/?a=b", "//h"],
+)
+def test_only_a_web_address_can_be_the_explorer(run: Eval, services: Services, url: str) -> None:
+    completed = run(*COMPARE_BOTH, "--explorer", url)
+    assert completed.exit_code == 2
+    assert "--explorer" in completed.stderr
+    assert services.calls == []
+
+
+def test_the_report_links_to_the_explorer(run: Eval, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    completed = run(*COMPARE_BOTH, "--html", page, "--explorer", "https://example.com/hrag/")
+    assert completed.exit_code == 0, completed.output
+    assert '"address":"https://example.com/hrag","tenant":"default"' in page.read_text()
+
+
+def test_progress_is_lines_where_output_is_a_file(
+    run: Eval, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines go to standard error. Here each line is written as soon as it is described."""
+    described: list[Callable[[], str]] = []
+
+    @contextmanager
+    def progress_lines(describe: Callable[[], str]) -> Iterator[None]:
+        described.append(describe)
+        yield
+
+    monkeypatch.setattr(evaluation_run, "progress_lines", progress_lines)
+    run(*COMPARE_BOTH, "--judge", questions=(QUESTION, {"query": "two?"}))
+    searches, calls = (describe() for describe in described)
+    assert re.fullmatch(r"2 of 2 searches, [\d,]+ s", searches)
+    assert re.fullmatch(r"8 of 8 chat calls, [\d,]+ s", calls)
+
+
+def test_figures_of_searches_survive_a_judge_that_is_down(
+    run: Eval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(prompt: str) -> str:
+        raise ChatUnavailable("no route")
+
+    monkeypatch.setattr(chat_factory, "open_chat", lambda _: ScriptedChat(fail))
+    report = tmp_path / "r.json"
+    questions = tuple({**QUESTION, "qid": str(n)} for n in range(4))
+    completed = run(*COMPARE_BOTH, "--judge", "--json", report, questions=questions)
+    assert completed.exit_code == 1
+    assert "warning: no answers were compared, because the judge failed: no route" in (
+        completed.stdout
+    )
+    assert json.loads(report.read_text())["retrieval"]["systems"][0]["searches"] == 4
+    alone = run(*COMPARE_BOTH, "--judge", questions=tuple({"query": f"{n}?"} for n in range(4)))
+    assert (alone.exit_code, alone.stderr) == (4, "error: no route\n")

@@ -16,6 +16,7 @@ from hrag.cli.app import app
 ROOT = Path(__file__).resolve().parents[4]
 COMMANDS = [
     *("serve", "demo", "check", "backup copy", "restore copy", "vacuum", "reindex", "eval x.csv"),
+    "compare x.md --questions x.csv",
     "migrate --from embedded --to postgres",
     "postgres migrate",
     *("keys list --file x", "keys create --tenant t --file x", "keys revoke x --file x"),

@@ -22,12 +22,14 @@ from hrag.evaluation.judge import (
     JudgeResult,
     JudgeSettings,
     PairFigures,
+    parse_reason,
     parse_verdict,
 )
 from hrag.evaluation.questions import Question
 from hrag.evaluation.searches import SearchTarget
 from hrag.evaluation.systems import parse_systems
 from hrag.types import SearchMode, SearchResult
+from hrag.values.ids import quoted
 from tests.support.documents.evaluation_fakes import ScriptedChat, ScriptedClient, passage, result
 
 SYSTEMS = parse_systems("context,standard")
@@ -266,8 +268,52 @@ def test_a_verdict_is_read_at_any_position_of_a_reply(reply: str) -> None:
     "reply", ["", "A", '{"better": "A"}', verdict("C"), verdict("A")[:-1], "{...}"]
 )
 def test_a_reply_without_a_verdict_is_refused(reply: str) -> None:
-    with pytest.raises(ChatRejected, match="no verdict"):
+    with pytest.raises(ChatRejected, match="no verdict") as caught:
         parse_verdict(reply)
+    assert caught.value.message.endswith(f"it begins {quoted(reply[:80])}")
+
+
+def test_the_reason_of_a_verdict_is_kept() -> None:
+    fields = dict.fromkeys(CRITERIA, "A")
+    reply = "So: " + json.dumps({"reason": "A says {more}\n than B.", **fields})
+    assert parse_verdict(reply) == dict.fromkeys(CRITERIA, 1)
+    assert parse_reason(reply) == "A says {more} than B."
+    assert parse_reason(json.dumps(fields)) == ""
+    assert len(parse_reason(json.dumps({"reason": "x" * 9999, **fields}))) == 1000
+
+
+def test_answers_citations_and_reasons_are_kept_for_each_question() -> None:
+    """The model cites a passage; the judge sees the answers without the citation."""
+
+    def reply(prompt: str) -> str:
+        pair = PAIR.search(prompt)
+        if pair is None:
+            return prompt.partition("[1] [About a]\n> ")[2].splitlines()[0] + " [1]"
+        assert "[1]" not in pair[0]
+        better = "A" if "context" in pair[1] else "B"
+        return json.dumps({"reason": f"{better} is right.", **dict.fromkeys(CRITERIA, better)})
+
+    first, *_ = judge_result(ScriptedChat(reply)).questions
+    answer = first.answers["context"]
+    assert (answer.text, answer.citations) == ("context says question 0? [1]", (1,))
+    assert [passage.text for passage in answer.passages] == ["context says question 0?"]
+    assert (answer.prompt_tokens, answer.completion_tokens) == (100, 10)
+    verdict_on_context = first.verdicts["context"]
+    assert verdict_on_context.outcomes == dict.fromkeys(CRITERIA, 1)
+    assert verdict_on_context.reasons == ("A is right.", "B is right.")
+
+
+def test_a_failed_call_keeps_its_message_with_the_question() -> None:
+    def reply(prompt: str) -> str:
+        if "question 3?" in prompt and not PAIR.search(prompt):
+            raise ChatUnavailable("slow")
+        return "no JSON" if PAIR.search(prompt) else "x" * prompt.count("context")
+
+    questions = judge_result(ScriptedChat(reply)).questions
+    assert questions[3].answers["context"].error == "slow"
+    assert questions[3].verdicts["context"].error == "slow"
+    assert "it begins 'no JSON'" in questions[4].verdicts["context"].error
+    assert questions[4].answers["context"].text
 
 
 def test_a_search_that_fails_is_a_failed_comparison() -> None:

@@ -187,3 +187,28 @@ def test_a_corpus_keeps_its_texts_and_gets_valid_ids(tmp_path: Path) -> None:
     assert list(read_corpus(path)) == [plain, markdown, empty]
     with pytest.raises(InvalidArgument, match="no such file; a corpus is"):
         list(read_corpus(tmp_path / "none"))
+
+
+def test_every_format_may_name_the_kind_and_the_language_of_a_question(tmp_path: Path) -> None:
+    lines = written(tmp_path / "q.jsonl", {"query": "?", "kind": "codes", "lang": "de"})
+    table = written(tmp_path / "q.csv", "question,quote,kind,language", "?,x,,", "?,y,codes,de")
+    folder = tmp_path / "beir"
+    query = {"_id": "q1", "text": "?", "kind": "codes", "language": "de"}
+    written(folder / "queries.jsonl", query)
+    written(folder / "qrels" / "test.tsv", "q1\td1\t1")
+    for path in (lines, table, folder):
+        (question,) = read_questions(path)
+        assert (question.kind, question.language) == ("codes", "de"), path
+    wrong = written(tmp_path / "wrong.jsonl", {"query": "?", "kind": ["codes"]})
+    with pytest.raises(InvalidArgument, match=r"wrong\.jsonl, line 1: kind is .*; it must be"):
+        read_questions(wrong)
+
+
+def test_a_repeated_id_names_both_lines_in_every_format(tmp_path: Path) -> None:
+    table = written(tmp_path / "q.csv", "qid,question,quote", "a,one,x", "b,two,x", "a,three,x")
+    with pytest.raises(InvalidArgument, match=r"line 4: qid is .a.; .* from the id in line 2"):
+        read_questions(table)
+    written(tmp_path / "queries.jsonl", *[{"_id": "q1", "text": "?"}] * 2)
+    written(tmp_path / "qrels" / "test.tsv", "q1\td1\t1")
+    with pytest.raises(InvalidArgument, match="line 2: qid is 'q1'"):
+        read_questions(tmp_path)
