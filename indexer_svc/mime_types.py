@@ -109,7 +109,7 @@ def _hint(body: Body) -> str:
     lacking = [format_ for format_ in FORMATS if format_.needs_extra and _fits(format_, body)]
     if has_formats_extra() or not lacking:
         return ""
-    return f"; after {FORMATS_EXTRA} also {_names_of(lacking)}"
+    return f"; after {FORMATS_EXTRA}, also {_names_of(lacking)}"
 
 
 def _names_of(formats: Iterable[Format]) -> str:

@@ -235,3 +235,12 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
         str(page.relative_to(ROOT / "docs")) for page in DOCUMENTS if ROOT / "docs" in page.parents
     }
     assert pages - named == set()
+
+
+def test_no_page_and_no_message_installs_hrag_from_a_registry() -> None:
+    """hrag is in no registry, so pip would install nothing, or the package of a stranger."""
+    packages = ("hrag", "indexer_svc", "retriever_svc")
+    sources = [path for package in packages for path in ROOT.glob(f"{package}/**/*.py")]
+    bare = re.compile(r"pip install [\"'`]*hrag\b")
+    found = [page_id(path) for path in [*MANUALS, *sources] if bare.search(path.read_text("utf-8"))]
+    assert found == []

@@ -107,8 +107,8 @@ PARTS = {
         ("engine",),
     ),
     COMMAND_LINE: (
-        ("terminal", "render", "option_values", "input_documents", "file_options"),
-        ("archives", "read_report", "file_reader", "mcp_http"),
+        ("terminal", "render", "option_values", "input_documents", "file_options", "help_values"),
+        ("archives", "read_report", "file_reader", "mcp_http", "startup"),
         (
             *("options", "extras", "processes", "ingest_files", "demo_corpus"),
             *("evaluation_options", "evaluation_tables"),

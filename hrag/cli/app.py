@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from hrag.cli.chat import chat
 from hrag.cli.collections import (
@@ -32,6 +31,7 @@ from hrag.cli.documents import count, delete, documents, get, remove_metadata, s
 from hrag.cli.evaluation import evaluate
 from hrag.cli.export import export, import_documents
 from hrag.cli.extras import needs_server
+from hrag.cli.help_values import HragCommand, HragGroup
 from hrag.cli.ingest import ingest
 from hrag.cli.keys import create_key, list_keys, revoke_key
 from hrag.cli.mcp import mcp
@@ -52,7 +52,7 @@ _AS_JSON = "hrag.as_json"
 _UsageError: Any = typer.BadParameter.__base__
 
 
-class _ErrorReportingGroup(TyperGroup):
+class _ErrorReportingGroup(HragGroup):
     """The group of all commands. It reports an expected error of a command in one line.
 
     An exception that is not expected is a bug, so Python shows its traceback.
@@ -208,9 +208,9 @@ for _command in _COMMANDS:
     _checked = _command
     if _command in _SERVER_COMMANDS:
         _checked = needs_server(f"hrag {_command.__name__}", _command)
-    app.command(help=_help(_command))(_checked)
-app.command("import", help=_help(import_documents))(import_documents)
-app.command("eval", help=_help(evaluate))(needs_server("hrag eval", evaluate))
+    app.command(cls=HragCommand, help=_help(_command))(_checked)
+app.command("import", cls=HragCommand, help=_help(import_documents))(import_documents)
+app.command("eval", cls=HragCommand, help=_help(evaluate))(needs_server("hrag eval", evaluate))
 _GROUPS: tuple[tuple[str, str, dict[str, Callable[..., None]]], ...] = (
     (
         "collections",
@@ -243,7 +243,7 @@ _GROUPS: tuple[tuple[str, str, dict[str, Callable[..., None]]], ...] = (
     ),
 )
 for _group_name, _about, _commands in _GROUPS:
-    _group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+    _group = typer.Typer(cls=HragGroup, no_args_is_help=True, rich_markup_mode="rich")
     for _name, _command in _commands.items():
-        _group.command(_name, help=_help(_command))(_command)
+        _group.command(_name, cls=HragCommand, help=_help(_command))(_command)
     app.add_typer(_group, name=_group_name, help=_about)

@@ -1,7 +1,7 @@
 """Checks that the optional parts of hrag which a command needs are installed.
 
-Optional parts are the packages of an extra and the compiled kernels. A plain `pip install hrag`
-installs no extra, and without a C++ compiler it installs no kernels. The commands that only call
+Optional parts are the packages of an extra and the compiled kernels. An installation
+without extras is a client; without a C++ compiler, it has no kernels. The commands that only call
 the services need neither.
 """
 
@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from hrag.cli.terminal import ExitCode, Failure
+from hrag.values.installation import install_command
 
 # The names by which Python imports the packages of the extra `server`.
 MODULES = (
@@ -66,8 +67,7 @@ def module_of_extra(module: str, extra: str, command: str) -> ModuleType:
 
 def _not_installed(command: str, extra: str, missing: str | None) -> Failure:
     return Failure(
-        f'{command} needs the {extra} parts: pip install "hrag[{extra}]" '
-        f"({missing} is not installed)",
+        f"{command} needs the {extra} parts: {install_command(extra)} ({missing} is not installed)",
         ExitCode.NOT_INSTALLED,
     )
 

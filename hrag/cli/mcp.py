@@ -74,7 +74,7 @@ def mcp(
     get_document returns a document in parts. The options alone decide which documents the tools
     search and how: a model cannot change them.
 
-    Requires the package mcp: pip install 'hrag\\[mcp]'.
+    Requires the extra mcp.
 
     \b
     Examples:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hrag.cli.option_values import FILTER_HELP, FILTER_OPTION, WHERE_HELP, WHERE_OPTION
+from hrag.cli.startup import wait_for_start
 from hrag.cli.terminal import ExitCode, Failure
 from hrag.host.addresses import dial_address
 from hrag.values.collections import Collection, Listing
@@ -259,14 +260,16 @@ connection_options = option_group("credentials", _credentials, last=True)
 def connect(credentials: Credentials, indexer: str = "", retriever: str = "") -> Iterator["Client"]:
     """Yields a client of the services at the addresses `indexer` and `retriever`.
 
-    An empty address means that the command does not call that service. Raises the errors of
-    `explained_errors`.
+    An empty address means that the command does not call that service. Waits for a service of this
+    machine that is just starting. Raises the errors of `explained_errors`.
     """
     from hrag.client import Client  # noqa: PLC0415
 
     with explained_errors(indexer, retriever):
         # gRPC requires a valid address even for a service that is never called.
         addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
+        named = {"indexer": indexer, "retriever": retriever}
+        wait_for_start({name: dial_address(address) for name, address in named.items() if address})
         with Client(*addresses, **asdict(credentials)) as client:
             yield client
 

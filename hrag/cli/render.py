@@ -18,7 +18,14 @@ from hrag.values.search import ChosenSection, Passage, SearchResult, TermSpan
 MATCH_STYLE = "green"
 WORD_STYLE = "bold yellow"
 _OPEN, _CLOSE = "«", "»"
+_SENTENCE_STYLE = "bold"
 _MIN_WORD_CHARS = 3
+# A command without the server has no kernel that cuts sentences. This rule only chooses what is
+# shown around a sentence that the retriever has cut.
+_SENTENCE_GAP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n\s*\n")
+# The longest parts that are shown of a sentence and of each of its neighbours.
+_SENTENCE_CHARS = 400
+_NEIGHBOUR_CHARS = 160
 _COMMON_WORDS = re.compile(
     "and|are|but|can|does|for|from|has|have|how|into|its|many|more|most|not|one|than|that|the|"
     "this|was|were|what|when|where|which|who|why|with|you|your"
@@ -34,6 +41,16 @@ def citation(chunk: Chunk) -> str:
     source = chunk.source if chunk.source != chunk.title else ""
     parts = (chunk.title, sections(chunk), short_pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def place(chunk: Chunk) -> str:
+    """Returns a line with the chunk's title, sections, pages and source, except empty values.
+
+    A document without a title and a source is named by its id.
+    """
+    source = chunk.source if chunk.source != chunk.title else ""
+    parts = [*filter(None, (chunk.title, sections(chunk), short_pages(chunk), source))]
+    return printable(" · ".join(parts or [chunk.document_id])).replace("\n", " ")
 
 
 def cited_place(passage: Passage) -> Chunk:
@@ -155,6 +172,71 @@ def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
         shown.append(inner if colour else f"{_OPEN}{inner}{_CLOSE}", style=MATCH_STYLE)
         position = end
     return shown.append(text[position:])
+
+
+def sentence_with_neighbours(
+    chunk: Chunk, span: Span | None, ranges: Sequence[Range], *, colour: bool
+) -> Text:
+    """Returns the sentence at `span` on one line, between the sentences before and after it.
+
+    If `span` is None, the first sentence of the chunk takes its place. `ranges` are marked as
+    by `highlighted`; they must be sorted and disjoint. A long sentence is cut off at its end, the
+    sentence before it at its start.
+    """
+    content = chunk.content
+    start, end = range_in_chunk(chunk, span) if span is not None else _first_sentence(content)
+    shown_end = min(end, start + _SENTENCE_CHARS)
+    before = _last_sentence_start(content, start)
+    after = _next_sentence_end(content, end) if shown_end == end else shown_end
+    parts = ((before, start, ""), (start, shown_end, _SENTENCE_STYLE), (shown_end, after, ""))
+    line = Text()
+    for first, last, style in parts:
+        inside = [(max(a, first) - first, min(b, last) - first) for a, b in ranges]
+        part = highlighted(content[first:last], merged(inside), colour=colour)
+        part.stylize_before(style)
+        line.append_text(part)
+    cut = (_is_cut(content, before), shown_end < end or _is_cut(content, after, at_end=True))
+    return _on_one_line(line, *cut)
+
+
+def _first_sentence(content: str) -> Range:
+    start = len(content) - len(content.lstrip())
+    gap = _SENTENCE_GAP.search(content, start)
+    return start, gap.start() if gap else len(content.rstrip())
+
+
+def _last_sentence_start(content: str, end: int) -> int:
+    """Returns where the sentence before `end` starts, at most `_NEIGHBOUR_CHARS` before `end`."""
+    first = max(0, end - _NEIGHBOUR_CHARS)
+    text = content[first:end].rstrip()
+    gaps = [gap.end() for gap in _SENTENCE_GAP.finditer(text) if gap.end() < len(text)]
+    return first + gaps[-1] if gaps else first
+
+
+def _next_sentence_end(content: str, start: int) -> int:
+    """Returns where the sentence after `start` ends, at most `_NEIGHBOUR_CHARS` after `start`."""
+    last = min(len(content), start + _NEIGHBOUR_CHARS)
+    text_start = last - len(content[start:last].lstrip())
+    gap = _SENTENCE_GAP.search(content, text_start + 1, last)
+    return gap.start() if gap else last
+
+
+def _is_cut(content: str, position: int, *, at_end: bool = False) -> bool:
+    """Returns True if a word of the chunk goes on across `position`."""
+    if at_end:
+        return position < len(content) and content[position - 1 : position + 1].isalnum()
+    return position > 0 and content[position - 1 : position + 1].isalnum()
+
+
+def _on_one_line(line: Text, is_cut_before: bool, is_cut_after: bool) -> Text:
+    """Returns `line` with blanks for line ends, and … where it was cut within a word."""
+    shown = Text("…" if is_cut_before else "")
+    parts = [part for part in line.split("\n") if part.plain.strip()]
+    for number, part in enumerate(parts):
+        inner = part[len(part.plain) - len(part.plain.lstrip()) :]
+        inner.rstrip()
+        shown.append(" " if number else "").append_text(inner)
+    return shown.append("…") if is_cut_after else shown
 
 
 def words(text: str) -> set[str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from hrag.cli.option_values import parse_filters
@@ -38,9 +39,12 @@ from hrag.cli.render import (
     first_words,
     highlighted,
     matched_ranges,
+    merged,
+    place,
     range_in_chunk,
     scores,
     section_citation,
+    sentence_with_neighbours,
     timings,
 )
 from hrag.cli.terminal import has_colour, output, print_json, print_line
@@ -87,6 +91,9 @@ ShowReasoning = Annotated[
         "--reasoning", help="Also show what the model writes before it answers, if it does."
     ),
 ]
+Full = Annotated[
+    bool, typer.Option("--full", help="Show all of each passage, and how it was found.")
+]
 MaxTokens = Annotated[
     int | None,
     typer.Option(
@@ -101,7 +108,7 @@ _SECTIONS_SHOWN = 10
 _SUMMARY_CHARS = 120
 _PLAN = {SearchPlan.SCAN: ", by exact scan", SearchPlan.INDEX: ", by index", None: ""}
 
-_QUOTED_CHARS = 240
+_INDENT = 3
 _INCOMPLETE = {
     FinishReason.LENGTH: "cut off at the maximum length",
     FinishReason.CONTENT_FILTER: "cut off by the endpoint's content filter",
@@ -293,14 +300,16 @@ def search(
     query: SearchQuery,
     credentials: Credentials,
     retriever: Retriever = DEFAULT_RETRIEVER,
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """Search a collection and show the best passages.
 
     The search finds the leaves (the smallest chunks) that are nearest to the text, by its words
     and by its meaning. It returns the larger chunks around these leaves, each once, as passages.
-    A passage is shown with its score, the score of each source, the place to cite, and its
-    content. The text's words are coloured in the content, or enclosed in « and » if the output
+    A passage is shown with the place to cite, its score, and the sentence that matches best
+    between its neighbours. --full shows the whole content, the score of each source, the leaves
+    that matched, and times. The text's words are coloured, or enclosed in « and » if the output
     has no colours. If a passage contains none of the words, its matched leaves are marked
     instead.
 
@@ -309,7 +318,7 @@ def search(
     \b
     Examples:
       hrag search "how do I rotate the keys?"
-      hrag search "rotate keys" --mode standard --limit 10
+      hrag search "rotate keys" --mode standard --limit 10 --full
       hrag search 'why "access denied" +E-4711' --retrieval lexical
       hrag search "rotate keys" --mode context --token-budget 2000
       hrag search "rotate keys" --mode auto_merge --merge-adjacent --min-score 0.3
@@ -323,19 +332,66 @@ def search(
     if as_json:
         print_json(asdict(result))
     else:
-        show_result(result, output())
+        show_result(result, output(), full=full)
 
 
-def show_result(result: SearchResult, console: Console) -> None:
-    """Prints the sections that were searched, every passage, counts and times, and warnings.
+def show_result(result: SearchResult, console: Console, *, full: bool) -> None:
+    """Prints the sections that were searched, every passage, a summary, and warnings.
 
-    Only the mode SUMMARY_FIRST searches sections.
+    Only the mode SUMMARY_FIRST searches sections. With `full`, passages are complete, and the
+    summary contains counts and times.
     """
     _show_sections(result.sections, console)
     for number, passage in enumerate(result.passages, 1):
-        _show_passage(number, passage, console)
+        if full:
+            _show_passage(number, passage, console)
+        else:
+            _show_glance(number, passage, console)
     if not result.passages:
         _show_nothing(result, console)
+    if full:
+        _show_counts(result, console)
+    elif result.passages:
+        console.print(Text(_short_summary(result), style="dim"), soft_wrap=True)
+    if result.rerank_failure:
+        _warn(f"not reranked: {result.rerank_failure}", console)
+    if result.fallback:
+        _warn(f"FALLBACK to {result.retrieval}: {result.fallback}", console)
+
+
+def _short_summary(result: SearchResult) -> str:
+    more = ", no more exist" if result.exhausted else ""
+    return f"{counted(len(result.passages), 'passage')}{more}; --full shows all of each"
+
+
+def _show_glance(number: int, passage: Passage, console: Console) -> None:
+    """Prints the place to cite and the score, then the matched sentence with its neighbours."""
+    wrap_off = not console.is_terminal
+    heading = Text(f"{number}. {place(cited_place(passage))}", style="bold")
+    heading.append(f"  {passage.score:.3f}", style="not bold dim")
+    console.print(heading, soft_wrap=wrap_off)
+    sentence = passage.matched_sentence
+    line = sentence_with_neighbours(
+        passage.chunk,
+        sentence and sentence.span,
+        matched_ranges(passage),
+        colour=has_colour(console),
+    )
+    _print_indented(line, console)
+    console.print()
+
+
+def _print_indented(text: Text, console: Console) -> None:
+    """Prints a text with an indent before each line. In a pipe, long lines are not wrapped."""
+    if console.is_terminal:
+        console.print(Padding(text, (0, 0, 0, _INDENT), expand=False))
+        return
+    for line in text.split("\n"):
+        console.print(Text(" " * _INDENT).append_text(line), soft_wrap=True)
+
+
+def _show_counts(result: SearchResult, console: Console) -> None:
+    """Prints the counts and the times of a search."""
     more = ", no more exist" if result.exhausted and result.passages else ""
     summary = (
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
@@ -346,10 +402,6 @@ def show_result(result: SearchResult, console: Console) -> None:
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
-    if result.rerank_failure:
-        _warn(f"not reranked: {result.rerank_failure}", console)
-    if result.fallback:
-        _warn(f"FALLBACK to {result.retrieval}: {result.fallback}", console)
 
 
 def _warn(problem: str, console: Console) -> None:
@@ -429,14 +481,16 @@ def answer(
     max_tokens: MaxTokens = None,
     reasoning: ShowReasoning = False,
     retriever: Retriever = DEFAULT_RETRIEVER,
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question with a chat model, from the passages that a search finds.
 
     The command searches like hrag search. The retriever's chat model (HRAG_CHAT_MODEL) then
     answers from these passages alone, and its text is shown while it arrives. Numbers such as
-    [1] refer to the passages listed below the answer; for each cited passage, the list quotes
-    the sentence that is nearest to the statement. A model can be wrong: check the sources.
+    [1] refer to the passages listed below the answer. For each cited passage, the list shows the
+    sentence that is nearest to the statement, between its neighbours; --full shows every passage
+    completely. A model can be wrong: check the sources.
 
     If the model fails, the passages and the text so far are still shown, and the exit code
     is 1.
@@ -462,7 +516,7 @@ def answer(
         reply = {"passages": asdict(result), "text": text, "end": asdict(end)}
         print_json(reply | ({"reasoning": thoughts} if reasoning else {}))
     else:
-        show_answer_sources(result, end, output())
+        show_answer_sources(result, end, output(), full=full)
     if end.error is not None:
         raise end.error
 
@@ -530,25 +584,53 @@ def _show_standalone_question(question: StandaloneQuestion) -> None:
         print_line(f"words of the last turns were added: {question.failure}", style="bold yellow")
 
 
-def show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
-    """Prints every passage with its number and those of its sentences that the answer cites.
+def show_answer_sources(
+    result: SearchResult, end: AnswerEnd, console: Console, *, full: bool = False
+) -> None:
+    """Prints the passages that the answer cites, with the cited sentences and their neighbours.
 
-    Then prints the model, tokens and times of the answer. If the answer is incomplete, also prints
-    the reason.
+    If it cites none, prints the place of every passage. With `full`, prints every passage
+    completely, the cited sentences marked. Then prints the model,
+    tokens and times of the answer. If the answer is incomplete, also prints the reason.
     """
     if end.finish_reason is FinishReason.NO_PASSAGES:
         _show_nothing(result, console)
         return
     console.print("\n")
+    left_out = 0
     for number, passage in enumerate(result.passages, 1):
         cited = [entry for entry in end.citations if entry.marker == number]
-        style = "bold" if cited else "dim"
-        heading = f"[{number}] {citation(passage.chunk)}{'' if cited else ' (not cited)'}"
-        console.print(Text(heading, style=style), soft_wrap=True)
-        with_sentence = [entry for entry in cited if entry.score is not None]
-        for quotation in dict.fromkeys(_quote(entry, passage) for entry in with_sentence):
-            console.print(Text(f"    {quotation}"), soft_wrap=True)
+        if cited or full or not end.citations:
+            _show_source(number, passage, cited, console, full=full)
+        else:
+            left_out += 1
+    if left_out:
+        console.print(Text(f"{counted(left_out, 'passage')} not cited", style="dim"))
     console.print(Text("; ".join(filter(None, _answer_summary(end))), style="dim"), soft_wrap=True)
+
+
+def _show_source(
+    number: int, passage: Passage, cited: Sequence[Citation], console: Console, *, full: bool
+) -> None:
+    style = "bold" if cited else "dim"
+    heading = f"[{number}] {citation(passage.chunk)}{'' if cited else ' (not cited)'}"
+    console.print(Text(heading, style=style), soft_wrap=True)
+    chunk, colour = passage.chunk, has_colour(console)
+    spans = dict.fromkeys(entry.span for entry in cited if entry.score is not None)
+    marked = merged(range_in_chunk(chunk, span) for span in spans)
+    if full:
+        texts = [highlighted(chunk.content, marked, colour=colour)]
+    else:
+        pages = {entry.span: short_pages(entry) for entry in cited}
+        texts = [
+            Text(f"{pages[span]} " if pages[span] else "").append_text(
+                sentence_with_neighbours(chunk, span, marked, colour=colour)
+            )
+            for span in spans
+        ]
+    for text in texts:
+        text.rstrip()
+        _print_indented(text, console)
 
 
 def _answer_summary(end: AnswerEnd) -> Iterator[str]:
@@ -567,15 +649,3 @@ def _answer_summary(end: AnswerEnd) -> Iterator[str]:
         yield f"first text after {duration(end.first_text_us)}"
     if end.total_us:
         yield f"{duration(end.total_us)} in total"
-
-
-def _quote(cited: Citation, passage: Passage) -> str:
-    """Returns a line with the pages of the cited sentence, then the sentence in quotation marks.
-
-    The sentence is cut off after `_QUOTED_CHARS` characters.
-    """
-    start, end = range_in_chunk(passage.chunk, cited.span)
-    line = " ".join(printable(passage.chunk.content[start:end]).split())
-    if len(line) > _QUOTED_CHARS:
-        line = f"{line[:_QUOTED_CHARS]}…"
-    return " ".join(filter(None, (short_pages(cited), f'"{line}"')))

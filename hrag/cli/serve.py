@@ -121,7 +121,7 @@ def gateway(
     request. Other settings come from environment variables such as HRAG_HTTP_HOSTS and
     HRAG_TLS_CERT_FILE (see .env.example); HRAG_CA_FILE turns on TLS towards the services.
 
-    Requires the packages of an extra: pip install 'hrag\\[gateway]'.
+    Requires the extra gateway.
 
     \b
     Examples:

@@ -1,5 +1,7 @@
 """Data source names (DSN): the host, the database and the user of a PostgreSQL connection."""
 
+from hrag.values.installation import install_command
+
 # The keywords of a DSN whose values a message may show, because they contain no password.
 _SHOWN_KEYWORDS = ("service", "host", "hostaddr", "port", "dbname", "user")
 
@@ -26,7 +28,7 @@ def check_dsn(value: str) -> None:
     try:
         import psycopg  # noqa: PLC0415  # Only the PostgreSQL engine needs psycopg.
     except ImportError:
-        raise ValueError('HRAG_ENGINE=postgres needs pip install "hrag[postgres]"') from None
+        raise ValueError(f"HRAG_ENGINE=postgres needs {install_command('postgres')}") from None
     try:
         psycopg.conninfo.conninfo_to_dict(value)
     except psycopg.ProgrammingError:

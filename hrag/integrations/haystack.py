@@ -1,4 +1,4 @@
-"""hrag as a retriever of Haystack: `pip install 'hrag[haystack]'`.
+"""hrag as a retriever of Haystack: the extra `haystack`.
 
     pipeline = Pipeline()
     pipeline.add_component("retriever", HragRetriever("acme", address="127.0.0.1:50052"))

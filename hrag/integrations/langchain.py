@@ -1,4 +1,4 @@
-"""hrag as a retriever of LangChain: `pip install 'hrag[langchain]'`.
+"""hrag as a retriever of LangChain: the extra `langchain`.
 
     with Client() as client:
         retriever = HragRetriever(client=client, tenant_id="acme")

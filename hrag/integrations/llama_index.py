@@ -1,4 +1,4 @@
-"""hrag as a retriever of LlamaIndex: `pip install 'hrag[llama-index]'`.
+"""hrag as a retriever of LlamaIndex: the extra `llama-index`.
 
     with Client() as client:
         retriever = HragRetriever(client, "acme")

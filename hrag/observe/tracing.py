@@ -1,6 +1,6 @@
 """Traces with OpenTelemetry: a span for each call, with a child span for each stage.
 
-Tracing is off unless it is configured. It needs `pip install 'hrag[otel]'`. Spans contain names,
+Tracing is off unless it is configured. It needs the extra `otel`. Spans contain names,
 times and codes, never a text, a vector or a key. OTEL_* variables configure everything else, for
 example sampling. All functions are thread-safe, except `configure` and `close`.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hrag.config import CommonSettings, SettingsError
+from hrag.values.installation import install_command
 
 # At the end of the process, spans are exported for at most this time. If the collector is down,
 # the SDK would retry for longer.
@@ -35,7 +36,7 @@ class _Tracing:
 def configure(service: str, settings: CommonSettings) -> None:
     """Turns tracing on if the settings say so.
 
-    Raises SettingsError if the packages that `pip install 'hrag[otel]'` installs are missing.
+    Raises SettingsError if the packages of the extra `otel` are missing.
     """
     if not settings.is_tracing:
         return
@@ -52,7 +53,7 @@ def configure(service: str, settings: CommonSettings) -> None:
     except ImportError as error:
         raise SettingsError(
             "HRAG_TRACING or OTEL_EXPORTER_OTLP_ENDPOINT turns tracing on, which needs "
-            f"`pip install 'hrag[otel]'` ({error})"
+            f"the extra `otel`: {install_command('otel')} ({error})"
         ) from error
     # Events are turned off, because OpenTelemetry would record exceptions as events, and their
     # messages may quote user data.

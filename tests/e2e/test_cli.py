@@ -124,7 +124,7 @@ def test_missing_collection_fails_without_create(serving, files):
 
 
 def test_search_shows_citations_and_marks_matches(serving):
-    done = serving.hrag("search", "keys", "--limit", "1")
+    done = serving.hrag("search", "keys", "--limit", "1", "--full")
     assert done.returncode == 0
     scores = r"\d\.\d{3} \(lexical \d\.\d{3}, dense -?\d\.\d{3}\)"
     assert re.search(rf"^1\. {scores}  .*#2\.\d+$", done.stdout, re.MULTILINE)
@@ -133,8 +133,16 @@ def test_search_shows_citations_and_marks_matches(serving):
     assert "in the service" in done.stdout
 
 
+def test_search_shows_a_sentence_of_each_passage(serving, files):
+    done = serving.hrag("search", "keys", "--limit", "1")
+    place, sentence, _, summary = done.stdout.splitlines()
+    assert re.fullmatch(rf"1\. .*{re.escape(str(files))}/\S+  -?\d\.\d{{3}}", place)
+    assert re.match("   .*«keys?»", sentence, re.IGNORECASE)
+    assert summary.startswith("1 passage")
+
+
 def test_a_document_is_cited_by_its_title_or_else_by_its_file(serving, files):
-    done = serving.hrag("search", "notes", "--limit", "9")
+    done = serving.hrag("search", "notes", "--limit", "9", "--full")
     assert f"  The guide · Keys · {files}/guide.md · guide.md#2." in done.stdout
     assert f"  {files}/sub/notes.txt · sub:notes.txt#2.0" in done.stdout
 
@@ -152,7 +160,7 @@ def test_search_applies_filters(serving):
     done = serving.hrag("search", "keys", "--json", "--filter", "title=Nobody's")
     result = json.loads(done.stdout)
     assert (result["passages"], result["eligible_leaves"]) == ([], 0)
-    done = serving.hrag("search", "keys", "--filter", "title", "--filter", "!lang")
+    done = serving.hrag("search", "keys", "--filter", "title", "--filter", "!lang", "--full")
     assert "by exact scan" in done.stdout
     assert "filter " in done.stdout
     done = serving.hrag("search", "keys", "--filter", "year>x")

@@ -373,4 +373,4 @@ def test_missing_sdk_is_reported_with_the_package_to_install(
     code, says = refusal()
     assert code == 6
     assert says.startswith("error: ")
-    assert 'pip install "hrag[mcp]"' in says
+    assert "pip install '.[mcp]'" in says

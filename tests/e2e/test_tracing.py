@@ -125,6 +125,6 @@ def test_missing_optional_packages_are_reported_with_the_command_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(SettingsError, match=r"HRAG_TRACING .*pip install 'hrag\[otel\]'"):
+    with pytest.raises(SettingsError, match=r"HRAG_TRACING .*pip install '\.\[otel\]'"):
         tracing.configure("indexer", CommonSettings(HRAG_TRACING="on"))
     assert tracing.interceptors() == []

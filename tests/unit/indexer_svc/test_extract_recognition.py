@@ -68,7 +68,7 @@ def test_without_text_recognition_the_report_has_the_unread_pages_and_the_advice
     assert pages_of(extracted) == ((), (2, 3), ADVICE)
     assert extracted.report.table_count == 1
     default = extract(document(), MAX_BYTES, always(READ)).report.advice
-    assert "pip install 'hrag[ocr]'" in default or "HRAG_OCR_MAX_PAGES" in default
+    assert "pip install '.[ocr]'" in default or "HRAG_OCR_MAX_PAGES" in default
 
 
 def test_unread_pages_are_recognised_and_the_others_remain_in_the_report():

@@ -4,7 +4,7 @@ import pytest
 
 from hrag.errors import InvalidArgument
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
-from hrag.values.formats import CSV, FORMATS, HTML, PYTHON, RST
+from hrag.values.formats import CSV, FORMATS, FORMATS_EXTRA, HTML, PYTHON, RST
 from indexer_svc.mime_types import require_readable, resolve_mime_type
 
 
@@ -95,7 +95,7 @@ def test_without_the_extra_its_formats_are_refused_with_the_command_that_install
         if not known.needs_extra:
             require_readable(known.mime_type)
             continue
-        with pytest.raises(InvalidArgument, match=r"pip install 'hrag\[formats\]'") as caught:
+        with pytest.raises(InvalidArgument, match=r"pip install '\.\[formats\]'") as caught:
             require_readable(known.mime_type)
         assert known.mime_type in caught.value.message
 
@@ -103,7 +103,7 @@ def test_without_the_extra_its_formats_are_refused_with_the_command_that_install
 @pytest.mark.usefixtures("without_formats_extra")
 def test_without_the_extra_the_error_for_an_unknown_type_lists_the_types_of_the_extra():
     message = refusal(Document(b"a", mime_type="image/gif")).message
-    allowed, _, more = message.partition("after pip install 'hrag[formats]' also ")
+    allowed, _, more = message.partition(f"after {FORMATS_EXTRA}, also ")
     assert HTML not in allowed
     assert more == ", ".join(known.mime_type for known in FORMATS if known.needs_extra)
     assert "pip" not in refusal(Document((Page("a"),), mime_type="image/gif")).message

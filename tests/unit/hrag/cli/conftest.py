@@ -1,10 +1,12 @@
-"""Commands run in the process of the tests, so their logging settings are undone afterwards."""
+"""Commands run in the process of the tests, so their settings are undone afterwards."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
+
+from hrag.cli import startup
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +25,9 @@ def _restore_logging() -> Iterator[None]:
         patch.setattr(structlog, "configure", uncached)
         yield
     configure(**before)
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets commands fail at once if no service listens; a test of waiting sets its own time."""
+    monkeypatch.setattr(startup, "WAIT_S", 0.0)

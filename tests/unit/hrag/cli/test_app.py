@@ -1,6 +1,7 @@
 """Every command has help, reports an error in one line, and starts fast."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from hrag.cli import store
 from hrag.cli.app import app
+from hrag.cli.help_values import argument_name
 from hrag.cli.processes import free_addresses
 from hrag.config import EngineSettings
 from hrag.engine import CheckReport, open_engine
@@ -43,11 +45,6 @@ def _run(*arguments: str, **settings: str):
     return CliRunner().invoke(app, arguments, env=settings)
 
 
-def _without_layout(text: str) -> str:
-    """Returns the text without white space and the frames of boxes, which divide long words."""
-    return "".join(text.replace("│", "").split())
-
-
 def test_version_is_the_version_of_the_package():
     result = _run("--version")
     assert (result.exit_code, result.output) == (0, f"hrag {version('hrag')}\n")
@@ -69,18 +66,35 @@ def test_help_of_every_command_has_an_example(command):
 @pytest.mark.parametrize(
     "command", sorted({"", *COMMANDS, *(command.split()[0] for command in COMMANDS)})
 )
-def test_no_help_shows_the_representation_of_a_python_object(command):
-    result = _run(*command.split(), "--help")
+def test_help_is_prose_and_describes_every_option(command):
+    """The output is so wide that each option is one row.
+
+    Comparisons, such as `date<2020-01-01`, are the only use of the sign <. A switch has no values.
+    """
+    result = _run(*command.split(), "--help", COLUMNS="1500")
     assert result.exit_code == 0
-    shown = _without_layout(result.output)
-    assert "<typing" not in shown
-    assert "objectat0x" not in shown
+    for wrong in (r"<[A-Za-z_{|]", r"\bx ?[<>]", "object at", r"typing\.", r"<class"):
+        assert re.findall(f".*{wrong}.*", result.output) == []
+    described = get_command(app)
+    for name in command.split():
+        described = described.commands[name]
+    for parameter in described.params:
+        row = next((line for line in result.output.splitlines() if _begins(line, parameter)), "")
+        assert re.search(r"[.)\]]\s*│$", row), (parameter.name, row)
+        if parameter.param_type_name == "option" and not parameter.is_flag:
+            assert re.search(rf"{parameter.opts[0]}\s+(-\w\s+)?(?!-)\S+", row), row
+
+
+def _begins(line: str, parameter: Any) -> bool:
+    is_argument = parameter.param_type_name == "argument"
+    name = argument_name(parameter) if is_argument else parameter.opts[0]
+    return re.match(rf"│[* ]+{re.escape(name)}(,|\.|\s)", line) is not None
 
 
 @pytest.mark.parametrize("command", ["search", "answer", "mcp"])
 def test_the_modes_are_listed_with_their_help(command):
     result = _run(command, "--help", COLUMNS="400")
-    assert f"<{'|'.join(SearchMode)}>" in result.output
+    assert " | ".join(SearchMode) in result.output
     assert "auto_merge: a larger chunk only where enough of its children matched" in result.output
 
 

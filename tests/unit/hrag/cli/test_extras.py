@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from hrag.cli import extras
 from hrag.cli.app import app
+from hrag.values.installation import install_command
 
 ROOT = Path(__file__).resolve().parents[4]
 COMMANDS = [
@@ -34,7 +35,7 @@ def test_without_the_server_extra_the_error_names_it_in_one_line(command, monkey
     monkeypatch.setattr(extras, "MODULES", ("lmdb", "not_installed_anywhere"))
     name = " ".join(command.split()[: 2 if command.startswith(("keys", "postgres")) else 1])
     assert _last_line(command) == (
-        f'error: hrag {name} needs the server parts: pip install "hrag[server]" '
+        f"error: hrag {name} needs the server parts: {install_command('server')} "
         "(not_installed_anywhere is not installed)\n"
     )
 
@@ -55,7 +56,7 @@ def test_without_a_package_of_another_extra_the_error_names_that_extra(
 
     monkeypatch.setattr(extras, "import_module", missing)
     assert _last_line(command) == (
-        f'error: hrag {name} needs the {extra} parts: pip install "hrag[{extra}]" '
+        f"error: hrag {name} needs the {extra} parts: {install_command(extra)} "
         "(h11 is not installed)\n"
     )
 

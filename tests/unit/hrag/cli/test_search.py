@@ -47,9 +47,9 @@ def shown(*sections: ChosenSection, mode: SearchMode = SearchMode.SUMMARY_FIRST)
     return written(result)
 
 
-def written(result: SearchResult) -> str:
+def written(result: SearchResult, *, full: bool = True) -> str:
     output = StringIO()
-    show_result(result, Console(file=output, width=200))
+    show_result(result, Console(file=output, width=200), full=full)
     return output.getvalue()
 
 
@@ -134,6 +134,54 @@ def test_a_passage_shows_the_score_of_each_source_and_the_sentence_to_cite():
     ]
     assert "1 of 1 leaves considered, hybrid, by index\n" in output
     assert "FALLBACK" not in output
+
+
+def test_a_passage_is_shown_at_a_glance():
+    output = written(HYBRID, full=False)
+    assert output.splitlines() == [
+        "1. Guide · Dogs · p. 4  0.750",
+        "   Cats sleep. «Dogs» bark.",
+        "",
+        "1 passage, no more exist; --full shows all of each",
+    ]
+
+
+def test_a_glance_shows_one_sentence_on_either_side_on_one_line():
+    content = "Far before. Cats\n sleep.\n\nDogs bark loudly. Birds sing. Far behind."
+    start, end = content.index("Dogs"), content.index(" Birds")
+    passage = replace(
+        PASSAGE,
+        chunk=replace(CHUNK, content=content),
+        term_spans=(TermSpan(start, start + 4),),
+        matched_sentence=MatchedSentence(Span(start, end, start, end), (), 0, 0),
+    )
+    output = written(replace(HYBRID, passages=(passage,)), full=False)
+    assert output.splitlines()[1] == "   Cats sleep. «Dogs» bark loudly. Birds sing."
+
+
+@pytest.mark.parametrize(
+    "content", ["word " * 1000, "字" * 5000, "a" * 5000, "", " \n ", "x\n" * 900]
+)
+@pytest.mark.parametrize("has_sentence", [True, False])
+def test_a_glance_of_any_text_is_short(content, has_sentence):
+    middle = len(content) // 2
+    sentence = MatchedSentence(Span(middle, len(content), middle, len(content)), (), 0, 0)
+    passage = replace(
+        PASSAGE,
+        chunk=replace(CHUNK, content=content),
+        matched_sentence=sentence if has_sentence else None,
+    )
+    output = written(replace(HYBRID, passages=(passage,)), full=False)
+    assert len(output) < 1000
+    assert output.startswith("1. Guide")
+
+
+def test_a_glance_on_a_terminal_colours_the_words():
+    console = Console(file=StringIO(), width=60, force_terminal=True, color_system="standard")
+    show_result(HYBRID, console, full=False)
+    output = console.file.getvalue()
+    assert "\x1b" in output
+    assert "«" not in output
 
 
 def test_a_fallback_is_reported_in_the_last_line():

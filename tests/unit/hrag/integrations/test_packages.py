@@ -20,5 +20,5 @@ def test_a_missing_framework_is_reported_with_its_extra(monkeypatch, module, pac
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"hrag.integrations.{module}", raising=False)
-    with pytest.raises(ImportError, match=rf"{package}.*pip install 'hrag\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"{package}.*pip install '\.\[{extra}\]'"):
         import_module(f"hrag.integrations.{module}")

