@@ -131,6 +131,7 @@ PARTS = {
         ("http",),
         ("calls",),
         ("dify", "health_route", "reference"),
+        ("rest",),
         ("app",),
         ("__main__",),
     ),

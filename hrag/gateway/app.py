@@ -18,15 +18,15 @@ from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.calls.ingest_call import JSON_LINES, ingest_endpoint
 from hrag.gateway.calls.server_stream import server_stream_endpoint
 from hrag.gateway.calls.unary import unary_endpoint
-from hrag.gateway.dify import retrieval_endpoint
+from hrag.gateway.dify import retrieval_route
 from hrag.gateway.health_route import health_routes
 from hrag.gateway.http.http_server import HttpServer
-from hrag.gateway.http.reply import JSON
 from hrag.gateway.http.routes import Application, Route
 from hrag.gateway.http.static_files import page, static_routes
 from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
+from hrag.gateway.rest import rest_routes
 from hrag.gateway.services.channels import ServiceChannels
 from hrag.gateway.services.methods import METHODS, ServiceMethod
 from hrag.host.listener import listen
@@ -110,7 +110,8 @@ def routes(exchange: Exchange) -> Mapping[str, Route]:
         **static_routes(_FILES / "docs", "/docs"),
         "/openapi.json": page("openapi.json", dumped(document(METHODS, read_comments()))),
         **health_routes(exchange.services),
-        "/retrieval": Route(retrieval_endpoint(exchange), _POST, (JSON,)),
+        "/retrieval": retrieval_route(exchange),
+        **rest_routes(exchange),
         **{method.path: _method_route(exchange, method) for method in METHODS},
     }
 

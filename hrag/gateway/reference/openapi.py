@@ -9,7 +9,9 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from hrag.gateway.calls.ingest_call import JSON_LINES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
+from hrag.gateway.reference.rest_paths import REST_SCHEMAS, rest_operations
 from hrag.gateway.services.methods import ServiceMethod
+from hrag.v1 import retriever_pb2 as pb
 
 Schema = dict[str, Any]
 
@@ -72,6 +74,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     """
     schemas = _Schemas(comments)
     paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
+    paths |= rest_operations(schemas.search_properties(), _TIMEOUT)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -80,7 +83,8 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
             "summary": "Search small chunks, return their larger ancestors.",
             "description": (
                 "Every method is a POST of a JSON object; fields without a value may be left out. "
-                "Whole numbers of 64 bits are strings. Every error is a ConnectError."
+                "Whole numbers of 64 bits are strings. Every error is a ConnectError. The paths "
+                "below /api/v1 are short forms of three methods, with replies in envelopes."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -95,7 +99,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
                     "description": "An API key or a JSON Web Token, if the services require one.",
                 }
             },
-            "schemas": {**schemas.by_name, _ERROR: _ERROR_SCHEMA},
+            "schemas": {**schemas.by_name, **REST_SCHEMAS, _ERROR: _ERROR_SCHEMA},
         },
     }
 
@@ -155,6 +159,10 @@ class _Schemas:
             is_enum = isinstance(descriptor, EnumDescriptor)
             self.by_name[name] = self._enum(descriptor) if is_enum else self._message(descriptor)
         return {"$ref": f"#/components/schemas/{name}"}
+
+    def search_properties(self) -> dict[str, Schema]:
+        """Returns the schemas of the fields of SearchRequest, by their names in the .proto file."""
+        return {field.name: self._property(field) for field in pb.SearchRequest.DESCRIPTOR.fields}
 
     def _message(self, descriptor: Any) -> Schema:
         properties = {field.json_name: self._property(field) for field in descriptor.fields}
