@@ -13,9 +13,9 @@ import structlog
 from starlette.middleware.cors import CORSMiddleware
 
 from hrag.config import GatewaySettings
-from hrag.gateway.calls import server_stream, unary
+from hrag.gateway.calls import ingest_call, server_stream, unary
 from hrag.gateway.calls.exchange import Exchange
-from hrag.gateway.calls.ingest_call import JSON_LINES, ingest_endpoint
+from hrag.gateway.calls.ingest_call import ingest_endpoint
 from hrag.gateway.calls.server_stream import server_stream_endpoint
 from hrag.gateway.calls.unary import unary_endpoint
 from hrag.gateway.dify import retrieval_route
@@ -118,7 +118,7 @@ def routes(exchange: Exchange) -> Mapping[str, Route]:
 
 def _method_route(exchange: Exchange, method: ServiceMethod) -> Route:
     if method.descriptor.client_streaming:
-        return Route(ingest_endpoint(exchange, method), _POST, (JSON_LINES,))
+        return Route(ingest_endpoint(exchange, method), _POST, ingest_call.MEDIA_TYPES)
     if method.descriptor.server_streaming:
         return Route(server_stream_endpoint(exchange, method), _POST, server_stream.MEDIA_TYPES)
     return Route(unary_endpoint(exchange, method), _POST, unary.MEDIA_TYPES)

@@ -171,6 +171,7 @@ def _retrieve_body(search: dict[str, Schema]) -> Schema:
             "retrieval_mode": mode,
             **{name: schema for name, schema in search.items() if name not in own},
         },
+        "required": ["query"],
     }
 
 
