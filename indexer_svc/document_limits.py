@@ -11,9 +11,13 @@ from hrag.engine.common.validation import check_leaf_count
 from hrag.values import ids
 from hrag.values.documents import Document
 from hrag.values.errors import TooLarge
-from hrag.values.limits import MAX_METADATA_BYTES, MAX_TITLE_BYTES, check_metadata_values
+from hrag.values.limits import (
+    MAX_METADATA_BYTES,
+    MAX_SOURCE_BYTES,
+    MAX_TITLE_BYTES,
+    check_metadata_values,
+)
 
-MAX_SOURCE_BYTES = 2048
 # The vectors of a document have at most this many bytes, because all its vectors are in memory at
 # the same time. This is enough for 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES)
 # with the default levels and 3,072 dimensions: the vectors of English prose of this size take 0.4

@@ -136,6 +136,7 @@ PARTS = {
         ("http",),
         ("calls",),
         ("dify", "health_route", "original_download", "reference"),
+        ("rest",),
         ("app",),
         ("__main__",),
     ),

@@ -13,15 +13,14 @@ import structlog
 from starlette.middleware.cors import CORSMiddleware
 
 from hrag.config import GatewaySettings
-from hrag.gateway.calls import server_stream, unary
+from hrag.gateway.calls import ingest_call, server_stream, unary
 from hrag.gateway.calls.exchange import Exchange
-from hrag.gateway.calls.ingest_call import JSON_LINES, ingest_endpoint
+from hrag.gateway.calls.ingest_call import ingest_endpoint
 from hrag.gateway.calls.server_stream import server_stream_endpoint
 from hrag.gateway.calls.unary import unary_endpoint
-from hrag.gateway.dify import retrieval_endpoint
+from hrag.gateway.dify import retrieval_route
 from hrag.gateway.health_route import health_routes
 from hrag.gateway.http.http_server import HttpServer
-from hrag.gateway.http.reply import JSON
 from hrag.gateway.http.routes import Application, Route
 from hrag.gateway.http.static_files import page, static_routes
 from hrag.gateway.original_download import PATH as ORIGINAL
@@ -29,6 +28,7 @@ from hrag.gateway.original_download import original_endpoint
 from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
+from hrag.gateway.rest import rest_routes
 from hrag.gateway.services.channels import ServiceChannels
 from hrag.gateway.services.methods import METHODS, ServiceMethod
 from hrag.host.listener import listen
@@ -113,15 +113,16 @@ def routes(exchange: Exchange) -> Mapping[str, Route]:
         **static_routes(_FILES / "docs", "/docs"),
         "/openapi.json": page("openapi.json", dumped(document(METHODS, read_comments()))),
         **health_routes(exchange.services),
-        "/retrieval": Route(retrieval_endpoint(exchange), _POST, (JSON,)),
+        "/retrieval": retrieval_route(exchange),
         ORIGINAL: Route(original_endpoint(exchange), _GET),
+        **rest_routes(exchange),
         **{method.path: _method_route(exchange, method) for method in METHODS},
     }
 
 
 def _method_route(exchange: Exchange, method: ServiceMethod) -> Route:
     if method.descriptor.client_streaming:
-        return Route(ingest_endpoint(exchange, method), _POST, (JSON_LINES,))
+        return Route(ingest_endpoint(exchange, method), _POST, ingest_call.MEDIA_TYPES)
     if method.descriptor.server_streaming:
         return Route(server_stream_endpoint(exchange, method), _POST, server_stream.MEDIA_TYPES)
     return Route(unary_endpoint(exchange, method), _POST, unary.MEDIA_TYPES)

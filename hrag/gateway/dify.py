@@ -8,7 +8,7 @@ operator. See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,13 +18,14 @@ from starlette.responses import Response
 
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
-from hrag.gateway.http.connect_error import ConnectError, error_of
-from hrag.gateway.http.reply import JSON, json_reply
+from hrag.gateway.http.connect_error import ConnectError
+from hrag.gateway.http.reply import JSON
+from hrag.gateway.http.routes import Route
 from hrag.gateway.protojson import json_reader
 from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
 from hrag.server.admission.byte_budget import Share
-from hrag.values.errors import HragError, InvalidArgument
+from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 
 _SEARCH = method_named("Search")
@@ -51,22 +52,18 @@ _CONDITIONS = {"logical_operator", "conditions"}
 _CONDITION = {"name", "comparison_operator", "value"}
 
 
-def retrieval_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Response]]:
-    """Returns the handler of `/retrieval`."""
-    return partial(_serve, exchange)
+def retrieval_route(exchange: Exchange) -> Route:
+    """Returns the route of `/retrieval`."""
+    return Route(partial(_serve, exchange), ("POST",), (JSON,), error_form)
 
 
 async def _serve(exchange: Exchange, request: Request) -> Response:
-    try:
-        start = partial(_start, exchange, request)
-        return await exchange.reply(request, start, JSON, records)
-    except (HragError, grpc.aio.AioRpcError) as failure:
-        error = error_of(failure)
-        body = {"error_code": _error_code(error, request), "error_msg": error.message}
-        reply = json_reply(dumped(body))
-        reply.status_code = error.http_status
-        reply.headers.update(error.headers())
-        return reply
+    return await exchange.reply(request, partial(_start, exchange, request), JSON, records)
+
+
+def error_form(request: Request, error: ConnectError) -> bytes:
+    """Returns an error in the form that Dify expects."""
+    return dumped({"error_code": _error_code(error, request), "error_msg": error.message})
 
 
 async def _start(exchange: Exchange, request: Request, share: Share) -> Any:

@@ -15,12 +15,13 @@ NAME_RULE = (
 )
 MAX_DOCUMENT_ID_BYTES = 128
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_DOCUMENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_CHUNK_ID = re.compile(
-    r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})"
-    r"#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
-)
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+DOCUMENT_ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
+CHUNK_ID_PATTERN = DOCUMENT_ID_PATTERN + r"#[0-7]\.(0|[1-9][0-9]{0,8})"
+
+_NAME = re.compile(NAME_PATTERN)
+_DOCUMENT_ID = re.compile(DOCUMENT_ID_PATTERN)
+_CHUNK_ID = re.compile(CHUNK_ID_PATTERN)
 # An error message shows at most this many characters of a value, which is enough to recognise the
 # value. So a message about an id of 10 KB stays short.
 _MAX_QUOTED_CHARS = 80
@@ -88,11 +89,12 @@ def check_document_id(value: str) -> str:
 
 def parse_chunk_id(value: str) -> ChunkId:
     """Returns the parts of a chunk id. Raises InvalidArgument if the id is malformed."""
-    match = _CHUNK_ID.fullmatch(value)
-    if match is None:
+    if _CHUNK_ID.fullmatch(value) is None:
         raise InvalidArgument(
             f"chunk_id is {quoted(value)}; "
             "it must be <document_id>#<level>.<index>, as in guide#2.0",
             field="chunk_id",
         )
-    return ChunkId(match["document_id"], int(match["level"]), int(match["index"]))
+    document_id, _, place = value.rpartition("#")
+    level, _, index = place.partition(".")
+    return ChunkId(document_id, int(level), int(index))

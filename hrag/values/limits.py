@@ -21,6 +21,7 @@ MAX_CHUNK_TOKENS = 32_768
 # more than half, a chunk would overlap not only its neighbours, but also chunks farther away.
 MAX_OVERLAP_RATIO = 0.5
 MAX_TITLE_BYTES = 1024  # The largest title, in bytes of UTF-8.
+MAX_SOURCE_BYTES = 2048  # The largest source, in bytes of UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 # The metadata of a document has at most this many values. Each value is an entry of the filter
 # index, and deleting the document may read a separate database page for each entry.

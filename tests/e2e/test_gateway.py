@@ -19,6 +19,7 @@ from tests.support.servers.forked import HRAG, program_with_output
 from tests.support.servers.gateways import (
     ANSWER,
     INGEST,
+    JSON,
     SEARCH,
     Gateway,
     gateway_settings,
@@ -146,6 +147,30 @@ def test_dify_finds_documents(gateway: Gateway, key: str) -> None:
     assert gateway.post("/retrieval", unknown, _bearer(key)).json["error_code"] == 2001
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/retrieve?tenant_id={tenant}"),
+        ("GET", "/api/v1/chunks/short:a%232.0/hierarchy?tenant_id={tenant}&depth=8"),
+        ("GET", "/api/v1/status?tenant_id={tenant}"),
+    ],
+)
+def test_short_paths_need_the_rights_of_their_methods(
+    gateway: Gateway, guarded: Running, key: str, method: str, path: str
+) -> None:
+    gateway.post(INGEST, _document("short:a", "Moles dig."), _bearer(key))
+
+    def send(tenant: str, token: str) -> Any:
+        headers = {**JSON, **_bearer(token)}
+        body = b'{"query": "moles"}' if method == "POST" else None
+        return gateway.send(method, path.format(tenant=tenant), body, headers)
+
+    assert send(TENANT, key).status == 200
+    assert send(TENANT, altered(key)).json["error"]["code"] == "unauthenticated"
+    if "status" not in path:  # The status names no tenant.
+        assert send(OTHER, key).json["error"]["code"] == "permission_denied"
+
+
 def test_a_question_without_a_chat_model_is_refused_with_a_reason(
     gateway: Gateway, key: str
 ) -> None:
@@ -167,13 +192,17 @@ def test_the_examples_of_the_guide_run(services: Running) -> None:
     stored, result = outputs[0]
     assert stored["documentId"] == "pets"
     assert result["passages"][0]["chunk"]["documentId"] == "pets"
-    first, second = outputs[1]
+    retrieved, hierarchy, status = outputs[1]
+    assert retrieved["data"]["results"][0]["id"] == hierarchy["data"]["node"]["id"]
+    assert hierarchy["data"]["node"]["document_id"] == "pets"
+    assert status["data"]["limits"]["limit"] == 100
+    first, second = outputs[2]
     assert first["result"]["documentId"] == "a"
     assert (second["line"], second["error"]["error"]["field"]) == (2, "document.txet")
-    # The third example asks a question, but the services have no chat model.
-    assert outputs[2][0]["code"] == "failed_precondition"
-    assert outputs[3][0]["records"]
-    assert len(outputs) == 4
+    # The fourth example asks a question, but the services have no chat model.
+    assert outputs[3][0]["code"] == "failed_precondition"
+    assert outputs[4][0]["records"]
+    assert len(outputs) == 5
 
 
 def _run(example: str, gateway: Gateway) -> list[Any]:

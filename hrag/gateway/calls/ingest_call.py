@@ -32,6 +32,9 @@ from hrag.wire.indexer import error_outcome
 from hrag.wire.stream_admission import is_admitted
 
 JSON_LINES = "application/x-ndjson"
+# The same lines. Generators of clients know this media type, and send and return bytes.
+BYTES = "application/octet-stream"
+MEDIA_TYPES = (JSON_LINES, BYTES)
 # grpc.aio raises an error with this message if it has lost the status of a call.
 _LOST_STATUS = "Internal error from Core"
 # The maximum number of lines that were sent to the indexer but have no outcome yet. The indexer
@@ -58,7 +61,7 @@ async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) ->
     # If an error occurs before the first outcome, it is raised here. So the whole reply is this
     # error, with its HTTP status.
     first = await anext(outcomes, b"")
-    return StreamReply(_chain(first, outcomes), JSON_LINES)
+    return StreamReply(_chain(first, outcomes), call_headers.media_type(request))
 
 
 async def _chain(first: bytes, next_parts: Parts) -> Parts:

@@ -24,15 +24,25 @@ function link(name) {
   return element("a", { href: `#${name}` }, element("code", {}, name));
 }
 
-function methodSection(path, { operationId, description, requestBody, responses }) {
-  const [request, response] = [requestBody.content, responses[200].content];
+function methodSection({ path, verb, operation: { operationId, description, parameters, requestBody, responses } }) {
+  const fields = parameters.filter((parameter) => parameter.in !== "header");
+  const request = requestBody ? [element("p", {}, "Request: ", ...contentOf(requestBody.content))] : [];
   return element("section", { id: operationId },
     element("h3", {}, operationId),
-    element("p", {}, element("code", {}, `POST ${path}`)),
+    element("p", {}, element("code", {}, `${verb.toUpperCase()} ${path}`)),
     element("p", { className: "comment" }, ...prose(description)),
-    element("p", {}, "Request: ", ...contentOf(request)),
-    element("p", {}, "Response: ", ...contentOf(response)),
+    ...request,
+    element("p", {}, "Response: ", ...contentOf(responses[200].content)),
+    element("dl", {}, ...fields.flatMap((parameter) => entry(parameter.name, parameter.schema, parameter.description))),
   );
+}
+
+/** Returns the nodes that describe one field or parameter. */
+function entry(name, schema, description = "") {
+  return [
+    element("dt", {}, element("code", {}, name), ": ", ...typeName(schema)),
+    element("dd", {}, ...prose(description)),
+  ];
 }
 
 function contentOf(content) {
@@ -42,10 +52,7 @@ function contentOf(content) {
 }
 
 function schemaSection(name, { description = "", properties = {} }) {
-  const fields = Object.entries(properties).flatMap(([field, schema]) => [
-    element("dt", {}, element("code", {}, field), ": ", ...typeName(schema)),
-    element("dd", {}, ...prose(schema.description ?? "")),
-  ]);
+  const fields = Object.entries(properties).flatMap(([field, schema]) => entry(field, schema, schema.description));
   return element("section", { id: name },
     element("h3", {}, element("code", {}, name)),
     element("p", { className: "comment" }, ...prose(description)),
@@ -55,9 +62,11 @@ function schemaSection(name, { description = "", properties = {} }) {
 
 function grouped(paths) {
   const groups = new Map();
-  for (const [path, { post }] of Object.entries(paths)) {
-    const group = groups.get(post.tags[0]) ?? [];
-    groups.set(post.tags[0], [...group, { path, post }]);
+  for (const [path, operations] of Object.entries(paths)) {
+    for (const [verb, operation] of Object.entries(operations)) {
+      const tag = operation.tags[0];
+      groups.set(tag, [...(groups.get(tag) ?? []), { path, verb, operation }]);
+    }
   }
   return groups;
 }
@@ -68,9 +77,9 @@ try {
   const { paths, components } = await response.json();
   for (const [tag, operations] of grouped(paths)) {
     reference.append(element("h2", {}, `Methods of ${tag}`));
-    const entries = operations.map(({ post }) => element("li", {}, link(post.operationId)));
+    const entries = operations.map(({ operation }) => element("li", {}, link(operation.operationId)));
     document.getElementById("contents").append(element("h2", {}, tag), element("ul", {}, ...entries));
-    reference.append(...operations.map(({ path, post }) => methodSection(path, post)));
+    reference.append(...operations.map(methodSection));
   }
   reference.append(element("h2", {}, "Messages"));
   for (const [name, schema] of Object.entries(components.schemas)) reference.append(schemaSection(name, schema));

@@ -1,6 +1,6 @@
 """The replies of the gateway: JSON documents, streams and errors."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
 from typing import Any
 
@@ -27,16 +27,14 @@ def json_reply(body: bytes, media_type: str = JSON) -> Response:
     return Response(body, media_type=media_type, headers=_HEADERS)
 
 
-def error_reply(
-    error: ConnectError, http_status: int = 0, headers: Mapping[str, str] | None = None
-) -> Response:
+def error_reply(error: ConnectError, body: bytes) -> Response:
     """Returns the reply for a call that failed before its response began.
 
-    If `http_status` is 0, the error determines the HTTP status.
+    `body` says in JSON what failed. The error determines the HTTP status and the headers.
     """
-    reply = json_reply(error.encoded())
-    reply.status_code = http_status or error.http_status
-    reply.headers.update({**error.headers(), **(headers or {})})
+    reply = json_reply(body)
+    reply.status_code = error.http_status
+    reply.headers.update(error.headers())
     return reply
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from hrag.gateway.calls.ingest_call import JSON_LINES
+from hrag.gateway.calls.ingest_call import BYTES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
+from hrag.gateway.reference.field_rules import field_rules, message_rules
+from hrag.gateway.reference.rest_paths import REST_SCHEMAS, rest_operations
 from hrag.gateway.services.methods import ServiceMethod
+from hrag.v1 import retriever_pb2 as pb
 
 Schema = dict[str, Any]
 
@@ -30,6 +33,7 @@ _WELL_KNOWN: dict[str, Schema] = {
     "google.protobuf.Struct": {"type": "object", "additionalProperties": True},
     "google.protobuf.Timestamp": {"type": "string", "format": "date-time"},
 }
+_BINARY = {"format": "binary"}
 _ERROR = "ConnectError"
 _ERROR_SCHEMA: Schema = {
     "type": "object",
@@ -70,8 +74,10 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
 
     `comments` is the result of `read_comments`: the comments of the .proto files by full name.
     """
-    schemas = _Schemas(comments)
+    methods = tuple(methods)
+    schemas = _Schemas(methods, comments)
     paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
+    paths |= rest_operations(schemas.search_properties(), _TIMEOUT)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -80,7 +86,8 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
             "summary": "Search small chunks, return their larger ancestors.",
             "description": (
                 "Every method is a POST of a JSON object; fields without a value may be left out. "
-                "Whole numbers of 64 bits are strings. Every error is a ConnectError."
+                "Whole numbers of 64 bits are strings. Every error is a ConnectError. The paths "
+                "below /api/v1 are short forms of three methods, with replies in envelopes."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -95,7 +102,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
                     "description": "An API key or a JSON Web Token, if the services require one.",
                 }
             },
-            "schemas": {**schemas.by_name, _ERROR: _ERROR_SCHEMA},
+            "schemas": {**schemas.by_name, **REST_SCHEMAS, _ERROR: _ERROR_SCHEMA},
         },
     }
 
@@ -107,9 +114,10 @@ def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, s
     response = schemas.reference(method.descriptor.output_type)
     request_type, reply_type = JSON, JSON
     if method.descriptor.client_streaming:
-        request_type = reply_type = JSON_LINES
-        request = _stream_schema("Each line is a request", request)
-        response = _stream_schema("Each line is an outcome", response)
+        # Generators of clients know this media type, and not that of JSON lines.
+        request_type = reply_type = BYTES
+        request = _stream_schema("Each line is a request", request) | _BINARY
+        response = _stream_schema("Each line is an outcome", response) | _BINARY
     elif method.descriptor.server_streaming:
         reply_type = EVENTS
         response = _stream_schema("Each event is one field of a response", response)
@@ -119,18 +127,19 @@ def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, s
         "summary": comment.partition("\n")[0].partition(". ")[0].rstrip("."),
         "description": comment,
         "parameters": [_TIMEOUT],
-        "requestBody": {"required": True, "content": {request_type: {"schema": request}}},
+        "requestBody": {"required": True, "content": _content(request_type, request)},
         "responses": {
-            "200": {
-                "description": "The response.",
-                "content": {reply_type: {"schema": response}},
-            },
+            "200": {"description": "The response.", "content": _content(reply_type, response)},
             "default": {
                 "description": "The error.",
-                "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{_ERROR}"}}},
+                "content": _content(JSON, {"$ref": f"#/components/schemas/{_ERROR}"}),
             },
         },
     }
+
+
+def _content(media_type: str, schema: Schema) -> Schema:
+    return {media_type: {"schema": schema}}
 
 
 def _stream_schema(content: str, schema: Schema) -> Schema:
@@ -138,12 +147,28 @@ def _stream_schema(content: str, schema: Schema) -> Schema:
     return {"type": "string", "description": f"{content}, a JSON object: {name}."}
 
 
+def _reachable(roots: Iterable[Descriptor]) -> set[str]:
+    """Returns the full names of the messages `roots` and of all messages inside them."""
+    names: set[str] = set()
+    left = list(roots)
+    while left:
+        message = left.pop()
+        if message.full_name not in names:
+            names.add(message.full_name)
+            left += [field.message_type for field in message.fields if field.message_type]
+    return names
+
+
 class _Schemas:
     """The schemas of all messages and enums that are reachable from the methods."""
 
-    def __init__(self, comments: dict[str, str]) -> None:
+    def __init__(self, methods: Iterable[ServiceMethod], comments: dict[str, str]) -> None:
         self.by_name: dict[str, Schema] = {}
         self._comments = comments
+        descriptors = [method.descriptor for method in methods]
+        self._requests = _reachable(method.input_type for method in descriptors)
+        # A response may have fields that a newer version of hrag adds.
+        self._responses = _reachable(method.output_type for method in descriptors)
 
     def reference(self, descriptor: Descriptor | EnumDescriptor) -> Schema:
         """Returns the reference to the schema of a type; adds the schema if it is new."""
@@ -156,10 +181,17 @@ class _Schemas:
             self.by_name[name] = self._enum(descriptor) if is_enum else self._message(descriptor)
         return {"$ref": f"#/components/schemas/{name}"}
 
+    def search_properties(self) -> dict[str, Schema]:
+        """Returns the schemas of the fields of SearchRequest, by their names in the .proto file."""
+        return {field.name: self._property(field) for field in pb.SearchRequest.DESCRIPTOR.fields}
+
     def _message(self, descriptor: Any) -> Schema:
         properties = {field.json_name: self._property(field) for field in descriptor.fields}
         comment = self._comments.get(descriptor.full_name, "")
-        return {"type": "object", "description": comment, "properties": properties}
+        schema = {"type": "object", "description": comment, "properties": properties}
+        if descriptor.full_name in self._requests - self._responses:
+            schema |= message_rules(descriptor)
+        return schema
 
     def _enum(self, descriptor: Any) -> Schema:
         lines = [self._comments.get(descriptor.full_name, ""), ""]
@@ -169,11 +201,13 @@ class _Schemas:
         names = [value.name for value in descriptor.values]
         return {"type": "string", "description": "\n".join(lines), "enum": names}
 
-    def _property(self, field: FieldDescriptor) -> Schema:
+    def _property(self, field: Any) -> Schema:
+        is_request = field.containing_type.full_name in self._requests
+        rules = dict(field_rules(field)) if is_request else {}
         schema = dict(self._type(field))
         if field.is_repeated:
-            schema = {"type": "array", "items": schema}
-        return {**schema, "description": self._description(field)}
+            schema = {"type": "array", "items": {**schema, **rules.pop("items", {})}}
+        return {**schema, **rules, "description": self._description(field)}
 
     def _type(self, field: FieldDescriptor) -> Schema:
         if field.message_type is not None:

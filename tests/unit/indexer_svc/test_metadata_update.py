@@ -13,7 +13,7 @@ from hrag.types import (
     MetadataUpdate,
 )
 from hrag.values.deadline import NEVER, Deadline
-from indexer_svc.document_limits import MAX_SOURCE_BYTES
+from hrag.values.limits import MAX_SOURCE_BYTES
 from indexer_svc.stored_catalog import StoredCatalog
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, sentences

@@ -1,16 +1,19 @@
 """The OpenAPI document contains the comments of the .proto files."""
 
 from hrag.gateway.reference.proto_comments import read_comments
+from hrag.gateway.reference.rest_paths import HIERARCHY, RETRIEVE, STATUS
 from hrag.gateway.services.methods import METHODS
 from tests.support.servers.gateways import Gateway
 
 
 def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> None:
     document = gateway.send("GET", "/openapi.json").json
-    assert set(document["paths"]) == {method.path for method in METHODS}
-    for path in document["paths"].values():
-        assert len(path["post"]["description"]) > 20
-        assert path["post"]["summary"]
+    methods = {method.path for method in METHODS}
+    assert set(document["paths"]) == methods | {RETRIEVE, HIERARCHY, STATUS}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            assert len(operation["description"]) > 20
+            assert operation["summary"]
 
 
 def test_every_field_of_a_request_has_a_comment() -> None:
