@@ -139,7 +139,7 @@ export class AnswerView {
     this.#text += piece;
     this.#output.replaceChildren(
       this.#fold,
-      h("div", { class: "answer-text is-writing", dir: "auto" }, this.#text),
+      h("div", { class: "answer-text rich-text is-writing", dir: "auto" }, citedText(this.#text, [])),
     );
   }
 
@@ -151,7 +151,7 @@ export class AnswerView {
     const finish = (end.finishReason ?? "FINISH_REASON_UNSPECIFIED").slice("FINISH_REASON_".length);
     const parts = [
       this.#fold,
-      this.#text && h("div", { class: "answer-text", dir: "auto" }, shown),
+      this.#text && h("div", { class: "answer-text rich-text", dir: "auto" }, shown),
       h(
         "p",
         { class: finish === "STOP" ? "meta" : "warning" },

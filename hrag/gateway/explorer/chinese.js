@@ -179,6 +179,8 @@ export default {
   "score.lexical": "词法",
   "score.dense": "向量",
   "score.rerank": "重排",
+  "markdown.table": "表格",
+  "markdown.source": "显示原文",
   "passage.level": "第 {level} 层",
   "passage.tokens": { other: "{n} 个词元" },
   "passage.expand": "显示全文",

@@ -196,6 +196,8 @@ export default {
   "score.lexical": "lexical",
   "score.dense": "dense",
   "score.rerank": "rerank",
+  "markdown.table": "Table",
+  "markdown.source": "Text as stored",
   "passage.level": "level {level}",
   "passage.tokens": { one: "{n} token", other: "{n} tokens" },
   "passage.expand": "Whole passage",

@@ -3,14 +3,17 @@
 
 import { button, data, h, newId, tr } from "./dom.js";
 import { score } from "./format.js";
-import { markedText, scrollWithin, spanMark } from "./marked_text.js";
+import { scrollWithin, spanMark } from "./marked_text.js";
+import { RichText } from "./rich_text.js";
 import { scoreList } from "./score_list.js";
 import { bindText } from "./translation.js";
 
 export class PassageCard {
   #chunk;
   #marks;
-  #text = h("div", { class: "passage-text", dir: "auto" });
+  #content;
+  #added = []; // The marks of a leaf or a citation that the user has asked for.
+  #text = h("div", { class: "passage-text rich-text", dir: "auto" });
   #notes = h("span", { class: "card-notes" });
   #expand = button("passage.expand", () => this.#setExpanded(!this.#isExpanded), {
     class: "quiet-button",
@@ -24,6 +27,7 @@ export class PassageCard {
   constructor(passage, rank, onOpen) {
     this.passage = passage;
     this.#chunk = passage.chunk;
+    this.#content = new RichText(passage.chunk);
     this.#marks = passageMarks(passage);
     const heading = newId("passage");
     const open = button("passage.open", () => onOpen(this.#target()), { class: "quiet-button" });
@@ -41,7 +45,7 @@ export class PassageCard {
       h("footer", {}, this.#expand, open, this.#notes),
       this.#leaves(),
     );
-    this.#paint();
+    this.paint();
   }
 
   get #isExpanded() {
@@ -69,17 +73,17 @@ export class PassageCard {
 
   /** Marks a span, shows the whole text of the passage, and scrolls the page to the span. */
   reveal(span) {
-    this.#paint([spanMark("aim", span)]);
+    this.#added = [spanMark("aim", span)];
+    this.paint();
     this.#setExpanded(true);
     this.element.focus({ preventScroll: true });
     (this.#text.querySelector(".mark-aim") ?? this.element).scrollIntoView({ block: "center" });
   }
 
-  #paint(addedMarks = []) {
-    const start = this.#chunk.span?.charStart ?? 0;
-    this.#text.replaceChildren(
-      ...markedText(this.#chunk.content ?? "", start, [...this.#marks, ...addedMarks]),
-    );
+  /** Shows the text again, for example after the user has chosen another form of texts. */
+  paint() {
+    const nodes = this.#content.nodes([...this.#marks, ...this.#added]);
+    this.#text.replaceChildren(...nodes);
   }
 
   #setExpanded(isExpanded) {

@@ -4,6 +4,7 @@ import { data, facts, h, tr } from "./dom.js";
 import { count, score, whole } from "./format.js";
 import { emptyState } from "./notices.js";
 import { PassageCard, pageRange, sections } from "./passage_card.js";
+import { sourceSwitch } from "./rich_text.js";
 import { requestView } from "./request_view.js";
 import { TimingsChart } from "./timings_chart.js";
 
@@ -24,9 +25,14 @@ export class ResultList {
       h(
         "p",
         { class: "result-title" },
-        tr("search.found", { n: this.cards.length }),
-        " · ",
-        tr("passage.tokens", { n: tokens }),
+        h(
+          "span",
+          {},
+          tr("search.found", { n: this.cards.length }),
+          " · ",
+          tr("passage.tokens", { n: tokens }),
+        ),
+        this.cards.length > 0 && sourceSwitch(() => this.#paint()),
       ),
       standaloneQuestion(response),
       warnings(response),
@@ -38,6 +44,11 @@ export class ResultList {
         ? this.cards.map(({ element }) => element)
         : emptyState("search.none_title", "search.none_text"),
     );
+  }
+
+  #paint() {
+    for (const card of this.cards) card.paint();
+    this.settle();
   }
 
   /** Cuts the long texts of passages. Must be called after `element` was added to the page. */
