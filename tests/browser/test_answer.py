@@ -35,7 +35,7 @@ def test_citations_lead_to_the_sentence(explorer: Explorer, served: Served) -> N
     text = answer.locator(".answer-text")
     expect(text.get_by_role("button")).to_have_text(["1", "1", "2"])
     expect(text.locator("code")).to_have_text("x[1]")
-    statements = answer.get_by_role("listitem").locator("p[dir]")
+    statements = answer.locator(".statement")
     expect(statements.first).to_have_text("Use torque 40 😀")
     text.get_by_role("button", name="Citation of passage 2").click()
     passages = explorer.region("Passages of the answer").get_by_role("article")

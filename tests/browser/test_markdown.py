@@ -114,6 +114,16 @@ def test_every_form_is_shown(page: Page) -> None:
         assert page.evaluate(_SHOWN, [text, []]) == html, text
 
 
+def test_the_end_of_a_sentence_before_the_text_is_no_item(page: Page) -> None:
+    blocks = """async (text) => {
+      const { markdownBlocks } = await import("./markdown.js");
+      return markdownBlocks(text, { isPart: true }).map(({ type }) => type);
+    }"""
+    assert page.evaluate(blocks, "7. The next sentence.\nAnother line.") == ["paragraph"]
+    assert page.evaluate(blocks, "7. An item\n8. The next item") == ["list"]
+    assert page.evaluate(blocks, "- An item") == ["list"]
+
+
 def test_marks_stay_at_their_characters(page: Page) -> None:
     text = "😀 **two words** in\n\n| a | the cell |\n| --- | --- |"
     start = text.index("words")

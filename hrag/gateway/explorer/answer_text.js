@@ -36,7 +36,7 @@ export function citedText(text, citations, onCite) {
     offset += part.length;
   }
   const paint = (from, to) => buttons.get(from) ?? text.slice(from, to);
-  return markdownNodes(markdownBlocks(text, atoms), paint);
+  return markdownNodes(markdownBlocks(text, { atoms }), paint);
 }
 
 /**

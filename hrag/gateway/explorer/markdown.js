@@ -19,10 +19,11 @@ const DELIMITER = /^(:?)-+(:?)$/;
 
 /**
  * Returns the blocks of a text. `atoms` is a map from offsets to the offsets where ranges end that
- * are not read, but become leaves `{ type: "atom", from, to }`.
+ * are not read, but become leaves `{ type: "atom", from, to }`. `isPart` is true if the text may
+ * begin inside a line of a longer text.
  */
-export function markdownBlocks(text, atoms = new Map()) {
-  return new Reader(text, atoms).blocks(lines(text), 0);
+export function markdownBlocks(text, { atoms = new Map(), isPart = false } = {}) {
+  return new Reader(text, atoms, isPart).blocks(lines(text), 0);
 }
 
 function lines(text) {
@@ -39,10 +40,12 @@ function lines(text) {
 class Reader {
   #text;
   #atoms;
+  #isPart;
 
-  constructor(text, atoms) {
+  constructor(text, atoms, isPart) {
     this.#text = text;
     this.#atoms = atoms;
+    this.#isPart = isPart;
   }
 
   /** Returns the blocks in lines. A line is a range without its end and without outer prefixes. */
@@ -65,9 +68,18 @@ class Reader {
     if (HEADING.test(line)) return [this.#heading(all[at]), at + 1];
     if (RULE.test(line)) return [{ type: "rule" }, at + 1];
     if (QUOTE.test(line) && depth < MAX_DEPTH) return this.#quote(all, at, depth);
-    if (ITEM.test(line) && depth < MAX_DEPTH) return this.#list(all, at, depth);
+    if (ITEM.test(line) && depth < MAX_DEPTH && !this.#isNumber(all, at)) return this.#list(all, at, depth);
     if (this.#isTable(all, at)) return this.#table(all, at);
     return this.#paragraph(all, at);
+  }
+
+  /**
+   * Returns true if a part begins with a number and a dot that need not be the number of an item:
+   * they may also be the end of a sentence.
+   */
+  #isNumber(all, at) {
+    if (!this.#isPart || all[at].from !== 0 || !ITEM.exec(this.#line(all[at]))[1]) return false;
+    return at + 1 >= all.length || !ITEM.test(this.#line(all[at + 1]));
   }
 
   #line({ from, to }) {

@@ -1,6 +1,7 @@
 // Shows one passage: its citation, its scores, and its text. The matched leaves, the terms of the
 // query and the sentence to cite are marked in the text.
 
+import { wholeTerms } from "./code_marks.js";
 import { button, data, h, newId, tr } from "./dom.js";
 import { score } from "./format.js";
 import { scrollWithin, spanMark } from "./marked_text.js";
@@ -21,14 +22,14 @@ export class PassageCard {
   });
 
   /**
-   * `rank` is the position of the passage among all passages, from 1. `onOpen` is called with an
-   * argument for `DocumentView.open`.
+   * `rank` is the position of the passage among all passages, from 1. `query` is the text that was
+   * searched for. `onOpen` is called with an argument for `DocumentView.open`.
    */
-  constructor(passage, rank, onOpen) {
+  constructor(passage, rank, query, onOpen) {
     this.passage = passage;
     this.#chunk = passage.chunk;
     this.#content = new RichText(passage.chunk);
-    this.#marks = passageMarks(passage);
+    this.#marks = passageMarks(passage, query);
     const heading = newId("passage");
     const open = button("passage.open", () => onOpen(this.#target()), { class: "quiet-button" });
     this.element = h(
@@ -55,6 +56,10 @@ export class PassageCard {
   /** Adds a note below the text, for example that the other setting also found the passage. */
   addNote(node) {
     this.#notes.append(node);
+  }
+
+  clearNotes() {
+    this.#notes.replaceChildren();
   }
 
   /**
@@ -215,9 +220,10 @@ function time(seconds) {
   return parts.map((part) => String(Math.floor(part)).padStart(2, "0")).join(":");
 }
 
-function passageMarks({ matchedChildren = [], termSpans = [], matchedSentence }) {
+function passageMarks({ chunk, matchedChildren = [], termSpans = [], matchedSentence }, query) {
+  const { content = "", span: { charStart = 0 } = {} } = chunk;
   const leaves = matchedChildren.map(({ span }) => spanMark("leaf", span ?? {}));
-  const terms = termSpans.map((span) => spanMark("term", span));
+  const terms = wholeTerms(termSpans, content, charStart, query).map((span) => spanMark("term", span));
   return [
     ...leaves,
     ...terms,

@@ -9,11 +9,14 @@ import { requestView } from "./request_view.js";
 import { TimingsChart } from "./timings_chart.js";
 
 export class ResultList {
-  /** `request` is the SearchRequest; null if the page has not sent it as it is. */
-  constructor(response, request, roundTripMs, onOpen) {
+  /**
+   * `request` is the SearchRequest of the response. If `hasCode` is true, it is shown as code; an
+   * answer's search may differ from it.
+   */
+  constructor(response, request, { roundTripMs, onOpen, hasCode = false }) {
     this.timings = new TimingsChart(response.timings ?? {}, roundTripMs);
     this.cards = (response.passages ?? []).map(
-      (passage, index) => new PassageCard(passage, index + 1, onOpen),
+      (passage, index) => new PassageCard(passage, index + 1, request.text, onOpen),
     );
     const tokens = this.cards.reduce(
       (sum, { passage }) => sum + whole(passage.chunk.tokenCount),
@@ -38,7 +41,7 @@ export class ResultList {
       warnings(response),
       this.timings.element,
       plan(response),
-      request && requestView(request),
+      hasCode && requestView(request),
       chosenSections(response.sections ?? [], onOpen),
       this.cards.length
         ? this.cards.map(({ element }) => element)

@@ -29,7 +29,7 @@ export class RichText {
   nodes(marks) {
     const paint = textPainter(this.#text, this.#start, marks);
     if (isSource || this.#isCode) return paint(0, this.#text.length);
-    this.#blocks ??= markdownBlocks(this.#text);
+    this.#blocks ??= markdownBlocks(this.#text, { isPart: this.#start > 0 });
     return markdownNodes(this.#blocks, paint);
   }
 }
