@@ -15,8 +15,6 @@ from tests.browser.test_untrusted import assert_harmless
 from tests.support.servers.openai_server import says
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Page
 
     from tests.browser.conftest import Served
@@ -52,46 +50,58 @@ _LEAVES = """async (text) => {
   return [leaves, seconds];
 }"""
 
-FORMS = [
-    ("# A *b* #\ntext", '<p class="md-heading md-1">A <em>b</em></p><p>text</p>'),
-    ("Title\n===\n#no heading", '<p class="md-heading md-1">Title</p><p>#no heading</p>'),
-    ("a\nb  c\n\n    d", "<p>a\nb  c</p><p>    d</p>"),
-    ("**a b**c __d__ ~~e~~ *f* _g_", "<p><strong>a b</strong>c <strong>d</strong> "
-     "<del>e</del> <em>f</em> <em>g</em></p>"),
-    ("2*3*4 snake_case_name a * b * c ** d", "<p>2*3*4 snake_case_name a * b * c ** d</p>"),
-    ("重点**加粗**文字", "<p>重点<strong>加粗</strong>文字</p>"),
-    ("***both*** **a *b* c**", "<p><strong><em>both</em></strong> "
-     "<strong>a <em>b</em> c</strong></p>"),
-    ("`a*b*` ``c`d`` \\*e\\* `open", "<p><code>a*b*</code> <code>c`d</code> *e* `open</p>"),
-    ("- a\n  more\n  - b\n- c\n\n3. d\n4) e", '<ul class="md-list"><li><p>a\nmore</p>'
-     '<ul class="md-list"><li><p>b</p></li></ul></li><li><p>c</p></li></ul>'
-     '<ol class="md-list" start="3"><li><p>d</p></li><li><p>e</p></li></ol>'),
-    ("> a\n> - b\n\nc", '<blockquote><p>a</p><ul class="md-list"><li><p>b</p></li></ul>'
-     "</blockquote><p>c</p>"),
-    ("```py\n# no\n<b>\n```\nafter", '<pre class="code-block"><code># no\n&lt;b&gt;</code></pre>'
-     "<p>after</p>"),
-    ("~~~\nopen", '<pre class="code-block"><code>open</code></pre>'),
-    ("| a | b |\n| --- | ---: |\n| `c` | d \\| e |\nend", '<div class="md-table"><table><thead>'
-     '<tr><th>a</th><th class="align-right">b</th></tr></thead><tbody><tr><td><code>c</code></td>'
-     '<td class="align-right">d | e</td></tr></tbody></table></div><p>end</p>'),
-    ("| 1 | 2 |\n| 3 | 4 |", '<div class="md-table"><table><tbody><tr><td>1</td><td>2</td></tr>'
-     "<tr><td>3</td><td>4</td></tr></tbody></table></div>"),
-    ("a\n\n***\n\nb", "<p>a</p><hr><p>b</p>"),
-    ("see [the *docs*](https://x.test/a_b_c \"t\") ![pic](p.png)", '<p>see <span class="link">the '
-     '<em>docs</em> <span class="address">https://x.test/a_b_c</span></span> <span class="link">'
-     'pic <span class="address">p.png</span></span></p>'),
-    ("<https://x.test/?a=1>", '<p><span class="address">https://x.test/?a=1</span></p>'),
-    ("[1] [a] (b) [c](d e f)", "<p>[1] [a] (b) [c](d e f)</p>"),
-    ("a\r\nb\r\n\r\n- c\r\n", '<p>a\nb</p><ul class="md-list"><li><p>c</p></li></ul>'),
-    ("", ""),
-]  # fmt: skip
+FORMS = {
+    "# A *b* #\ntext": '<p class="md-heading md-1">A <em>b</em></p><p>text</p>',
+    "Title\n===\n#no heading": '<p class="md-heading md-1">Title</p><p>#no heading</p>',
+    "a\nb  c\n\n    d": "<p>a\nb  c</p><p>    d</p>",
+    "**a b**c __d__ ~~e~~ *f* _g_": (
+        "<p><strong>a b</strong>c <strong>d</strong> <del>e</del> <em>f</em> <em>g</em></p>"
+    ),
+    "2*3*4 snake_case_name a * b * c ** d": "<p>2*3*4 snake_case_name a * b * c ** d</p>",
+    "重点**加粗**文字": "<p>重点<strong>加粗</strong>文字</p>",
+    "***both*** **a *b* c**": (
+        "<p><strong><em>both</em></strong> <strong>a <em>b</em> c</strong></p>"
+    ),
+    "`a*b*` ``c`d`` \\*e\\* `open": "<p><code>a*b*</code> <code>c`d</code> *e* `open</p>",
+    "- a\n  more\n  - b\n- c\n\n3. d\n4) e": (
+        '<ul class="md-list"><li><p>a\nmore</p><ul class="md-list"><li><p>b</p></li></ul'
+        '></li><li><p>c</p></li></ul><ol class="md-list" start="3"><li><p>d</p></li><li'
+        "><p>e</p></li></ol>"
+    ),
+    "> a\n> - b\n\nc": (
+        '<blockquote><p>a</p><ul class="md-list"><li><p>b</p></li></ul></blockquote><p>c</p>'
+    ),
+    "```py\n# no\n<b>\n```\nafter": (
+        '<pre class="code-block"><code># no\n&lt;b&gt;</code></pre><p>after</p>'
+    ),
+    "~~~\nopen": '<pre class="code-block"><code>open</code></pre>',
+    "| a | b |\n| --- | ---: |\n| `c` | d \\| e |\nend": (
+        '<div class="md-table"><table><thead><tr><th>a</th><th class="align-right">b</t'
+        'h></tr></thead><tbody><tr><td><code>c</code></td><td class="align-right">d | e'
+        "</td></tr></tbody></table></div><p>end</p>"
+    ),
+    "| 1 | 2 |\n| 3 | 4 |": (
+        '<div class="md-table"><table><tbody><tr><td>1</td><td>2</td></tr><tr><td>3</td'
+        "><td>4</td></tr></tbody></table></div>"
+    ),
+    "a\n\n***\n\nb": "<p>a</p><hr><p>b</p>",
+    'see [the *docs*](https://x.test/a_b_c "t") ![pic](p.png)': (
+        '<p>see <span class="link">the <em>docs</em> <span class="address">https://x.te'
+        'st/a_b_c</span></span> <span class="link">pic <span class="address">p.png</spa'
+        "n></span></p>"
+    ),
+    "<https://x.test/?a=1>": '<p><span class="address">https://x.test/?a=1</span></p>',
+    "[1] [a] (b) [c](d e f)": "<p>[1] [a] (b) [c](d e f)</p>",
+    "a\r\nb\r\n\r\n- c\r\n": '<p>a\nb</p><ul class="md-list"><li><p>c</p></li></ul>',
+    "": "",
+}
 
 HOSTILE = [
     ATTACK,
     f"# {ATTACK}",
     f"[{ATTACK}](javascript:window.attacked=1)",
     "[x](javascript:window.attacked=1) <javascript:window.attacked=1>",
-    "![x](x\" onerror=\"window.attacked=1)",
+    '![x](x" onerror="window.attacked=1)',
     "<svg onload=window.attacked=1><script>window.attacked=1</script></svg>",
     f"| {ATTACK} | b |\n| --- | --- |\n| {ATTACK} | <iframe src=javascript:window.attacked=1> |",
     f"```{ATTACK}\n{ATTACK}\n```",
@@ -104,13 +114,13 @@ HOSTILE = [
 
 
 @pytest.fixture
-def page(explorer: Explorer) -> Iterator[Page]:
+def page(explorer: Explorer) -> Page:
     explorer.page.goto(explorer.url)
-    yield explorer.page
+    return explorer.page
 
 
 def test_every_form_is_shown(page: Page) -> None:
-    for text, html in FORMS:
+    for text, html in FORMS.items():
         assert page.evaluate(_SHOWN, [text, []]) == html, text
 
 
@@ -142,8 +152,40 @@ def test_marks_stay_at_their_characters(page: Page) -> None:
 def test_each_character_is_shown_once_and_in_order(page: Page) -> None:
     """Only the marks of Markdown are left out: no letter is lost, whatever the text is."""
     source = random.Random(7)
-    parts = ["a", "b1", "词", "😀", " ", "  ", "\n", "\n\n", "\r\n", "*", "**", "_", "`", "```", "~~"]
-    parts += ["[", "]", "(", ")", "](x)", "|", "| - |", "#", "# ", "> ", "- ", "1. ", "\\", "<", "---"]
+    parts = [
+        "a",
+        "b1",
+        "词",
+        "😀",
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\r\n",
+        "*",
+        "**",
+        "_",
+        "`",
+        "```",
+        "~~",
+    ]
+    parts += [
+        "[",
+        "]",
+        "(",
+        ")",
+        "](x)",
+        "|",
+        "| - |",
+        "#",
+        "# ",
+        "> ",
+        "- ",
+        "1. ",
+        "\\",
+        "<",
+        "---",
+    ]
     texts = ["".join(source.choices(parts, k=source.randint(1, 40))) for _ in range(400)]
     for text in texts:
         leaves, _ = page.evaluate(_LEAVES, text)
@@ -156,14 +198,27 @@ def test_each_character_is_shown_once_and_in_order(page: Page) -> None:
             assert shown.count(char) == text.count(char), text
 
 
-@pytest.mark.parametrize(
-    "part",
-    ["*", "_", "**a", "`", "``a`", "[", "![", "[a](", "<", "<http://", "\\", "|", "| a ", "> ", "- ",
-     "# ", "#", "1. ", "```\n", "- a\n  ", "\n", "a\n", " ", "~", "a|\n", "> - ", "\n\n- ", "[]("],
-)  # fmt: skip
-def test_the_time_is_bounded(page: Page, part: str) -> None:
-    _, seconds = page.evaluate(_LEAVES, part * (200_000 // len(part)))
-    assert seconds < 20
+def test_the_time_is_bounded(page: Page) -> None:
+    """A parser that searches for each end in the rest of the text would need minutes."""
+    parts = ["*", "_", "**a", "`", "``a`", "[", "![", "[a](", "<", "<http://", "\\", "|", "| a "]
+    parts += [
+        "> ",
+        "- ",
+        "# ",
+        "#",
+        "1. ",
+        "```\n",
+        "- a\n  ",
+        "\n",
+        "a\n",
+        " ",
+        "~",
+        "a|\n",
+        "> - ",
+    ]
+    for part in (*parts, "\n\n- ", "[](", "**`"):
+        _, seconds = page.evaluate(_LEAVES, part * (100_000 // len(part)))
+        assert seconds < 20, part
 
 
 def test_hostile_texts_never_run(explorer: Explorer, served: Served) -> None:
@@ -187,7 +242,9 @@ def test_hostile_texts_never_run(explorer: Explorer, served: Served) -> None:
     expect(answer.get_by_text("The model ended its answer.")).to_be_visible()
     expect(answer.locator(".answer-text")).to_contain_text("svg onload=window.attacked=1>")
     assert_harmless(explorer)
-    assert explorer.page.locator("main form[action], main style, main details[ontoggle]").count() == 0
+    assert (
+        explorer.page.locator("main form[action], main style, main details[ontoggle]").count() == 0
+    )
 
 
 def test_passages_and_documents_show_markdown_or_the_stored_text(
@@ -224,7 +281,10 @@ def test_source_code_is_not_markdown(explorer: Explorer, served: Served) -> None
 def test_answers_show_markdown_with_citations(explorer: Explorer, served: Served) -> None:
     served.chat.forget_faults()
     served.chat.inject(
-        says("## Torque\n\nUse **40** [1].\n\n| part | torque |\n| --- | --- |\n", "| gasket | 40 [1, 2] |\n")
+        says(
+            "## Torque\n\nUse **40** [1].\n\n| part | torque |\n| --- | --- |\n",
+            "| gasket | 40 [1, 2] |\n",
+        )
     )
     explorer.show("answer")
     explorer.page.get_by_role("textbox", name="Question").fill("gasket torque")

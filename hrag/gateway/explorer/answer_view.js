@@ -66,7 +66,9 @@ export class AnswerView {
       h("div", { class: "columns" }, this.#output, this.#passages),
     );
     session.addEventListener("change", () => this.#clear());
-    session.addEventListener("refresh", () => this.#output.querySelector(".empty") && this.#showEmpty());
+    session.addEventListener("refresh", () => {
+      if (this.#output.querySelector(".empty")) this.#showEmpty();
+    });
     this.#clear();
   }
 
@@ -154,7 +156,11 @@ export class AnswerView {
     this.#text += piece;
     this.#output.replaceChildren(
       this.#fold,
-      h("div", { class: "answer-text rich-text is-writing", dir: "auto" }, citedText(this.#text, [])),
+      h(
+        "div",
+        { class: "answer-text rich-text is-writing", dir: "auto" },
+        citedText(this.#text, []),
+      ),
     );
   }
 

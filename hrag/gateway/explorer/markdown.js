@@ -68,7 +68,8 @@ class Reader {
     if (HEADING.test(line)) return [this.#heading(all[at]), at + 1];
     if (RULE.test(line)) return [{ type: "rule" }, at + 1];
     if (QUOTE.test(line) && depth < MAX_DEPTH) return this.#quote(all, at, depth);
-    if (ITEM.test(line) && depth < MAX_DEPTH && !this.#isNumber(all, at)) return this.#list(all, at, depth);
+    if (ITEM.test(line) && depth < MAX_DEPTH && !this.#isNumber(all, at))
+      return this.#list(all, at, depth);
     if (this.#isTable(all, at)) return this.#table(all, at);
     return this.#paragraph(all, at);
   }

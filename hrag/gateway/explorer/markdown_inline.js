@@ -5,7 +5,8 @@ const MAX_DEPTH = 8;
 const MAX_SPAN = 1000;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const AUTOLINK = /<((?:https?:\/\/|mailto:)[^\s<>]{1,1000})>/y;
-const ADDRESS = /\(\s?(<[^<>\n]{0,1000}>|[^\s()<>]{0,1000})(?:\s{1,3}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'))?\s?\)/y;
+const ADDRESS =
+  /\(\s?(<[^<>\n]{0,1000}>|[^\s()<>]{0,1000})(?:\s{1,3}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'))?\s?\)/y;
 const WORD = /[A-Za-z0-9]/;
 const EMPHASES = [
   ["**", "strong"],

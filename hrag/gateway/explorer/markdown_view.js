@@ -63,7 +63,8 @@ function inline(nodes, paint) {
     if (type === "address") return h("span", { class: "address" }, inline(children, paint));
     if (type === "link") {
       const target = h("span", { class: "address" }, inline(address, paint));
-      return h("span", { class: "link" }, inline(children, paint), address.length > 0 && [" ", target]);
+      const shown = address.length > 0 && [" ", target];
+    return h("span", { class: "link" }, inline(children, paint), shown);
     }
     return h(type, {}, inline(children, paint));
   });

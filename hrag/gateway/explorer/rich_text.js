@@ -7,8 +7,10 @@ import { markdownNodes } from "./markdown_view.js";
 import { textPainter } from "./marked_text.js";
 
 // The extensions of files whose text is not Markdown.
-const CODE =
-  /\.(?:py|pyi|js|mjs|cjs|jsx|ts|tsx|c|h|cc|cpp|cxx|hh|hpp|cs|go|java|kt|lua|pl|pm|php|rb|rs|scala|sh|bash|sql|swift)$/i;
+const EXTENSIONS =
+  "py pyi js mjs cjs jsx ts tsx c h cc cpp cxx hh hpp cs go java kt lua pl pm php rb rs scala sh bash " +
+  "sql swift";
+const CODE = new RegExp(`\\.(?:${EXTENSIONS.replaceAll(" ", "|")})$`, "i");
 
 let isSource = false; // Whether the user wants to see texts as they are stored.
 
