@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NARROW = {"width": 360, "height": 740}
-VIEWS = ("search", "answer", "documents", "upload", "server")
+VIEWS = ("search", "answer", "documents", "upload", "collections", "server")
 APPEARANCES = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
     "narrow": {"color_scheme": "light", "viewport": NARROW},
+    "chinese": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
 }
 
 
@@ -48,9 +49,11 @@ def assert_fits(explorer: Explorer) -> None:
 @pytest.mark.parametrize("name", APPEARANCES)
 def test_every_view_is_accessible(opened: Open, served: Served, name: str) -> None:
     explorer = opened(served.gateway, **APPEARANCES[name])
-    explorer.show(q="gasket", **{"b.mode": "CONTEXT", "b.filter": "team~is~platform"})
-    expect(explorer.passages("A").first).to_be_visible()
-    expect(explorer.passages("B").first).to_be_visible()
+    lang = "zh-Hans" if name == "chinese" else "en"
+    explorer.show(q="gasket", lang=lang, **{"b.mode": "CONTEXT", "b.filter": "team~is~platform"})
+    columns = explorer.page.locator(".result-column")
+    expect(columns.nth(0).get_by_role("article").first).to_be_visible()
+    expect(columns.nth(1).get_by_role("article").first).to_be_visible()
     assert_accessible(explorer)
     assert_fits(explorer)
     for view in VIEWS[1:]:
@@ -58,12 +61,20 @@ def test_every_view_is_accessible(opened: Open, served: Served, name: str) -> No
         explorer.page.wait_for_load_state("networkidle")
         assert_accessible(explorer)
         assert_fits(explorer)
-    explorer.show("documents", doc="manual.md", chunk="manual.md#0.2")
-    expect(explorer.region("Text").locator(".mark-chunk").first).to_be_visible()
+    explorer.show("documents", doc="manual.md", chunk="manual.md#0.2", lang=lang)
+    expect(explorer.page.locator(".document-text .mark-chunk").first).to_be_visible()
     assert_accessible(explorer)
     assert_fits(explorer)
-    explorer.page.get_by_role("button", name="No API key").click()
+    for opener in (".document-actions > :nth-child(2)", ".document-actions > :nth-child(3)"):
+        explorer.page.locator(opener).click()
+        assert_accessible(explorer)
+        explorer.page.keyboard.press("Escape")
+    explorer.page.locator(".key-button").click()
     assert_accessible(explorer)
+    explorer.show("collections", lang=lang)
+    explorer.page.locator(".view-head button").click()
+    assert_accessible(explorer)
+    assert_fits(explorer)
 
 
 def test_an_answer_and_an_error_are_accessible(explorer: Explorer) -> None:
@@ -111,13 +122,47 @@ def test_the_page_is_chinese_in_a_chinese_browser(opened: Open, served: Served) 
     expect(passages.first).to_contain_text("劳动合同法")
     expect(page.get_by_text("5 个段落").first).to_be_visible()
     assert_accessible(explorer)
-    page.get_by_label("语言").select_option("en")
+    page.get_by_label("语言", exact=True).select_option("en")
     expect(page.locator("html")).to_have_attribute("lang", "en")
     expect(page.get_by_role("tab", name="Search")).to_be_visible()
     expect(page.get_by_text("5 passages").first).to_be_visible()
     expect(explorer.passages().first).to_contain_text("劳动合同法")
     page.reload()
     expect(page.get_by_role("tab", name="Search")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_nothing_is_cut(explorer: Explorer, width: int) -> None:
+    """All tabs are visible, and the fields of a filter are wide enough to read their values."""
+    page = explorer.page
+    page.set_viewport_size({"width": width, "height": 900})
+    explorer.show(filter="document_id~is~manual.md")
+    for tab in page.get_by_role("tab").all():
+        box = tab.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    for label in ("Key", "Value"):
+        field = explorer.setting("A").get_by_label(label)
+        assert field.evaluate("(each) => each.scrollWidth <= each.clientWidth"), label
+    explorer.show("documents")
+    expect(page.get_by_role("rowheader").first).to_be_visible()
+    table = page.locator(".document-list .table-scroll")
+    assert table.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+
+
+def test_the_first_screen_says_what_to_do(explorer: Explorer) -> None:
+    explorer.show("search", "", tenant="newcomer")
+    panel = explorer.panel("Search")
+    expect(panel).to_contain_text("Nothing to search in yet")
+    panel.get_by_role("button", name="Upload").click()
+    expect(explorer.panel("Upload")).to_contain_text("Into the collection default")
+    with explorer.page.expect_file_chooser() as waited:
+        explorer.page.get_by_role("button", name="Choose files").click()
+    waited.value.set_files([{"name": "a.txt", "mimeType": "", "buffer": b"Owls hunt."}])
+    expect(explorer.page.get_by_role("list", name="Uploads")).to_contain_text("created")
+    explorer.page.get_by_role("tab", name="Search").click()
+    expect(panel).to_contain_text("No search yet")
 
 
 def test_the_keyboard_reaches_everything(explorer: Explorer) -> None:

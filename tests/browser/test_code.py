@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 KEY = "hrag_secret-of-this-test"
-QUERY = "the gasket's \"torque\" \\ $HOME `id` 😀 \\u0041 %s"
+QUERY = 'the gasket\'s "torque" \\ $HOME `id` 😀 \\u0041 %s'
 # The call of the program is sent to the page, which compares it with its own.
 _SENT = """async (source) => {
   let sent;
@@ -69,7 +69,8 @@ def test_curl_sends_the_same_search(
 
 def test_python_sends_the_same_search(explorer: Explorer, sent: dict[str, Any]) -> None:
     program = code(explorer, "Python")
-    probe = "import urllib.request\nurllib.request.urlopen = lambda r: print(r.data.decode()) or exit()\n"
+    shows = "lambda request: print(request.data.decode()) or exit()"
+    probe = f"import urllib.request\nurllib.request.urlopen = {shows}\n"
     output = subprocess.run(
         [sys.executable, "-c", probe + program], check=True, capture_output=True, text=True
     )

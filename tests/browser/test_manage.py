@@ -1,4 +1,4 @@
-"""The page creates, chooses and deletes collections, aliases and documents, and changes metadata."""
+"""The page manages collections, aliases and documents, and asks before it deletes something."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ pytestmark = pytest.mark.browser
 
 TEXTS = ("", "plain", "😀", "a😀b🚒c", "第三十九条", "𠮷野家 𠮷", "e\u0301 👩‍🚒 ok", "😀" * 5)
 _MARKED = """async ([text, start, marks]) => {
-  const { markedText } = await import("./marked_text.js");
-  return markedText(text, start, marks).map((node) => [node.className ?? "", node.textContent]);
+  const { textPainter } = await import("./marked_text.js");
+  const nodes = textPainter(text, start, marks)(0, text.length);
+  return nodes.map((node) => [node.className ?? "", node.textContent]);
 }"""
 _OFFSETS = """async (texts) => {
   const { utf16Offsets } = await import("./text_offsets.js");

@@ -70,6 +70,42 @@ def test_two_settings_are_compared(explorer: Explorer) -> None:
     expect(explorer.passages("A").last.get_by_text("not in B")).to_be_visible()
 
 
+def test_one_setting_alone_has_no_badges_of_a_comparison(explorer: Explorer) -> None:
+    explorer.show(q="gasket", **{"b.mode": "STANDARD", "b.retrieval": "LEXICAL"})
+    expect(explorer.passages("B").first).to_be_visible()
+    badges = explorer.passages("A").locator(".badge")
+    expect(badges.first).to_be_visible()
+    explorer.page.get_by_role("switch", name="Compare two settings").uncheck()
+    expect(badges).to_have_count(0)
+    explorer.page.get_by_role("switch", name="Compare two settings").check()
+    expect(explorer.passages("B")).to_have_count(0)
+
+
+def test_parts_of_other_codes_are_not_marked(explorer: Explorer) -> None:
+    text = "😀 AB-9999 and AB-4711, AB-4711-X, 4711 AB v1.2 12:30"
+    spans = [
+        {"charStart": start, "charEnd": start + len(part)}
+        for part in ("AB", "4711")
+        for start in range(len(text))
+        if text.startswith(part, start)
+    ]
+    marked = explorer.page.evaluate
+    explorer.page.goto(explorer.url)
+    script = """async ([spans, text, query]) => {
+      const { wholeTerms } = await import("./code_marks.js");
+      const points = [...text];
+      const shifted = spans.map((span) => ({
+        charStart: span.charStart + 100, charEnd: span.charEnd + 100,
+      }));
+      return wholeTerms(shifted, text, 100, query).map(
+        ({ charStart, charEnd }) => points.slice(charStart - 100, charEnd - 97).join(""),
+      );
+    }"""
+    whole = ["AB-47", "AB-47", "AB v1", "4711, A", "4711-X,", "4711 AB"]
+    assert marked(script, [spans, text, "AB-4711"]) == whole
+    assert "AB-99" in marked(script, [spans, text, "error ab"])
+
+
 def test_a_setting_can_be_copied(explorer: Explorer) -> None:
     explorer.show()
     explorer.page.get_by_role("switch", name="Compare two settings").check()

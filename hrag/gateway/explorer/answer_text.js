@@ -1,13 +1,15 @@
-// Shows the text of a chat model, with the citation markers in it as buttons. The text is
-// untrusted, so it is never read as HTML.
+// Shows the text of a chat model as Markdown, with the citation markers in it as buttons. The text
+// is untrusted, so it is never read as HTML.
 
 import { h } from "./dom.js";
+import { markdownBlocks } from "./markdown.js";
+import { markdownNodes } from "./markdown_view.js";
 
 const CODE = /(`{3,}[\s\S]*?(?:`{3,}|$)|`[^`\n]*`)/;
 const NUMBER = "[1-9][0-9]{0,2}";
 const ITEM = `${NUMBER}(?: ?[-–] ?${NUMBER})?`;
 const ITEMS = ` *${ITEM}(?: *[,，、;] *${ITEM})* *`;
-const MARKER = new RegExp(`(\\[${ITEMS}\\]|【${ITEMS}】)`);
+const MARKER = new RegExp(`\\[${ITEMS}\\]|【${ITEMS}】`, "g");
 
 /**
  * Returns nodes for the text. A marker is a pair of brackets with the numbers of passages, for
@@ -18,17 +20,23 @@ const MARKER = new RegExp(`(\\[${ITEMS}\\]|【${ITEMS}】)`);
  */
 export function citedText(text, citations, onCite) {
   const unused = Map.groupBy(citations, ({ marker }) => marker);
-  return text.split(CODE).flatMap((part, index) => {
-    if (index % 2) return [h("code", {}, part)];
-    return part
-      .split(MARKER)
-      .flatMap((piece, at) => (at % 2 ? chips(piece, unused, onCite) : [piece]));
-  });
-}
-
-function chips(brackets, unused, onCite) {
-  const cited = numbers(brackets, unused);
-  return cited.length ? cited.map((number) => chip(number, unused, onCite)) : [brackets];
+  const buttons = new Map(); // The buttons of a marker, by the offset of the marker.
+  const atoms = new Map(); // The offset after a marker, by its offset.
+  let offset = 0;
+  for (const [index, part] of text.split(CODE).entries()) {
+    for (const { 0: brackets, index: at } of index % 2 ? [] : part.matchAll(MARKER)) {
+      const cited = numbers(brackets, unused);
+      if (!cited.length) continue;
+      atoms.set(offset + at, offset + at + brackets.length);
+      buttons.set(
+        offset + at,
+        cited.map((number) => chip(number, unused, onCite)),
+      );
+    }
+    offset += part.length;
+  }
+  const paint = (from, to) => buttons.get(from) ?? text.slice(from, to);
+  return markdownNodes(markdownBlocks(text, { atoms }), paint);
 }
 
 /**

@@ -7,6 +7,7 @@ import { answerEvents } from "./connect.js";
 import { Conversation } from "./conversation.js";
 import { button, data, field, h, tr } from "./dom.js";
 import { count, duration, score } from "./format.js";
+import { firstSteps } from "./first_steps.js";
 import { announce, emptyState, errorBox, loading } from "./notices.js";
 import { pageRange } from "./passage_card.js";
 import { ResultList } from "./result_list.js";
@@ -16,6 +17,7 @@ import { utf16Offsets } from "./text_offsets.js";
 export class AnswerView {
   #session;
   #onOpen;
+  #go;
   #running = new AbortController();
   #question = h("textarea", {
     rows: "2",
@@ -34,9 +36,11 @@ export class AnswerView {
   #list = null;
   #conversation = new Conversation(() => this.#clear());
 
-  constructor(session, onOpen) {
+  /** `onOpen` is called with an argument for `DocumentView.open`, and `go` with a view's name. */
+  constructor(session, onOpen, go) {
     this.#session = session;
     this.#onOpen = onOpen;
+    this.#go = go;
     const form = h(
       "form",
       { class: "search-form", onsubmit: (event) => this.#submit(event) },
@@ -62,6 +66,9 @@ export class AnswerView {
       h("div", { class: "columns" }, this.#output, this.#passages),
     );
     session.addEventListener("change", () => this.#clear());
+    session.addEventListener("refresh", () => {
+      if (this.#output.querySelector(".empty")) this.#showEmpty();
+    });
     this.#clear();
   }
 
@@ -72,8 +79,14 @@ export class AnswerView {
     this.#running = new AbortController();
     this.#finish();
     this.#conversation.clear();
-    this.#output.replaceChildren(emptyState("answer.empty_title", "answer.empty_text"));
+    this.#showEmpty();
     this.#passages.replaceChildren();
+  }
+
+  #showEmpty() {
+    this.#output.replaceChildren(
+      firstSteps(this.#session, this.#go) ?? emptyState("answer.empty_title", "answer.empty_text"),
+    );
   }
 
   #sendOnEnter(event) {
@@ -125,7 +138,11 @@ export class AnswerView {
   }
 
   #showPassages(response) {
-    this.#list = new ResultList(response, null, performance.now() - this.#began, this.#onOpen);
+    this.#list = new ResultList(
+      response,
+      { text: response.standaloneQuestion?.text ?? this.#asked },
+      { roundTripMs: performance.now() - this.#began, onOpen: this.#onOpen },
+    );
     this.#passages.replaceChildren(this.#list.element);
     this.#list.settle();
   }
@@ -139,7 +156,11 @@ export class AnswerView {
     this.#text += piece;
     this.#output.replaceChildren(
       this.#fold,
-      h("div", { class: "answer-text is-writing", dir: "auto" }, this.#text),
+      h(
+        "div",
+        { class: "answer-text rich-text is-writing", dir: "auto" },
+        citedText(this.#text, []),
+      ),
     );
   }
 
@@ -151,7 +172,7 @@ export class AnswerView {
     const finish = (end.finishReason ?? "FINISH_REASON_UNSPECIFIED").slice("FINISH_REASON_".length);
     const parts = [
       this.#fold,
-      this.#text && h("div", { class: "answer-text", dir: "auto" }, shown),
+      this.#text && h("div", { class: "answer-text rich-text", dir: "auto" }, shown),
       h(
         "p",
         { class: finish === "STOP" ? "meta" : "warning" },
@@ -190,7 +211,7 @@ export class AnswerView {
         h(
           "div",
           {},
-          h("p", { dir: "auto" }, statement),
+          h("div", { class: "rich-text statement", dir: "auto" }, citedText(statement, [])),
           h(
             "p",
             { class: "meta" },

@@ -58,6 +58,8 @@ export default {
   "advice.unexpected": "本页面出错，或收到了它不理解的应答。请重新加载页面后再试。",
   "advice.unreadable": "浏览器无法读取此文件。若是文件夹，请打开后选择其中的文件。",
 
+  "first.title": "还没有可搜索的内容",
+  "first.text": "此集合还没有文档。请在这里上传文件，或用 hrag ingest 写入一个文件夹，然后即可搜索或提问。",
   "search.text": "查询",
   "search.placeholder": '一个问题，或必须匹配的词："短语" +词',
   "search.run": "搜索",
@@ -179,6 +181,8 @@ export default {
   "score.lexical": "词法",
   "score.dense": "向量",
   "score.rerank": "重排",
+  "markdown.table": "表格",
+  "markdown.source": "显示原文",
   "passage.level": "第 {level} 层",
   "passage.tokens": { other: "{n} 个词元" },
   "passage.expand": "显示全文",

@@ -1,6 +1,7 @@
 // A conversation of the answer view: its turns, and the list that shows them. The turns go with the
 // next question, so that it can refer to them.
 
+import { citedText } from "./answer_text.js";
 import { button, h } from "./dom.js";
 import { whole } from "./format.js";
 import { serverInfo } from "./server_info.js";
@@ -48,7 +49,7 @@ export class Conversation {
       "li",
       {},
       h("p", { class: "asked", dir: "auto" }, question),
-      h("p", { dir: "auto" }, answer),
+      h("div", { class: "rich-text", dir: "auto" }, citedText(answer, [])),
     );
     this.element.hidden = false;
   }

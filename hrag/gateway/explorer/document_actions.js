@@ -19,7 +19,9 @@ export function deleteDocuments(scope, infos, onDeleted) {
     isDestructive: true,
     content: [
       h("p", { t: ["document.delete_text", { collection: scope.collection }] }),
-      nameList(infos.map(({ title, documentId }) => (title ? `${title} (${documentId})` : documentId))),
+      nameList(
+        infos.map(({ title, documentId }) => (title ? `${title} (${documentId})` : documentId)),
+      ),
     ],
     run: () => remove(scope, { match: { field: "document_id", values } }, onDeleted),
   });

@@ -9,9 +9,10 @@ import { ChunkTree } from "./chunk_tree.js";
 import { deleteDocuments, downloadText, editMetadata } from "./document_actions.js";
 import { count, countOrDash, size, whole } from "./format.js";
 import { LevelMap } from "./level_map.js";
-import { markedText, scrollWithin, spanMark } from "./marked_text.js";
+import { scrollWithin, spanMark } from "./marked_text.js";
 import { errorBox, fill } from "./notices.js";
 import { pageRange, sections } from "./passage_card.js";
+import { RichText, sourceSwitch } from "./rich_text.js";
 import { utf16Offsets } from "./text_offsets.js";
 
 const MAX_LEVELS = 8;
@@ -25,6 +26,7 @@ export class DocumentView {
   #nodes; // A map from chunk ids to the ChunkNodes that were read.
   #top; // The ChunkNode of the top-level chunk whose text is shown.
   #latestRead; // A symbol that identifies the latest call of #read.
+  #content; // The RichText of the text of `#top`.
   #offset; // Converts an offset in the text of `#top` from code points to UTF-16 units.
   #selected; // The id of the selected chunk.
   #running = new AbortController();
@@ -34,7 +36,7 @@ export class DocumentView {
   #body = h("div", {});
   #chunkFacts = h("div", { class: "chunk-facts" });
   #text = h("div", {
-    class: "document-text",
+    class: "document-text rich-text",
     dir: "auto",
     tabindex: "0",
     role: "region",
@@ -112,6 +114,7 @@ export class DocumentView {
     for (const node of [...(siblings ?? []), top, ...(descendants ?? [])])
       this.#nodes.set(node.chunk.chunkId, node);
     this.#top = top;
+    this.#content = new RichText(top.chunk);
     this.#offset = utf16Offsets(top.chunk.content);
   }
 
@@ -137,7 +140,13 @@ export class DocumentView {
       "div",
       { class: "document-panes" },
       this.#tree.element,
-      h("div", { class: "text-pane" }, this.#chunkFacts, this.#text),
+      h(
+        "div",
+        { class: "text-pane" },
+        this.#chunkFacts,
+        sourceSwitch(() => this.#paint()),
+        this.#text,
+      ),
     );
     return [this.#header(), this.#map.element, panes];
   }
@@ -248,10 +257,7 @@ export class DocumentView {
     const chunkMarks = this.#isShown(chunkId)
       ? [spanMark("chunk", this.#nodes.get(chunkId).chunk.span ?? {}), ...this.#shared(chunkId)]
       : [];
-    const { content = "", span = {} } = this.#top.chunk;
-    this.#text.replaceChildren(
-      ...markedText(content, span.charStart ?? 0, [...chunkMarks, ...this.#marks]),
-    );
+    this.#text.replaceChildren(...this.#content.nodes([...chunkMarks, ...this.#marks]));
     this.#map.highlight(chunkId);
   }
 

@@ -10,11 +10,12 @@ import { DocumentTable } from "./document_table.js";
 import { DocumentView } from "./document_view.js";
 import { FilterRows } from "./filter_rows.js";
 import { count, size, whole } from "./format.js";
+import { firstSteps } from "./first_steps.js";
 import { emptyState, fill, show } from "./notices.js";
 
 export class DocumentsView {
   #session;
-  #onUpload;
+  #go;
   #pages;
   #number = 0; // The number of the page that is shown, from 0.
   #isStale = true;
@@ -35,10 +36,10 @@ export class DocumentsView {
   #tools;
   #document;
 
-  /** `onUpload` is called if the user wants to upload files. */
-  constructor(session, onUpload) {
+  /** `go` is called with the name of a view that the user chooses. */
+  constructor(session, go) {
     this.#session = session;
-    this.#onUpload = onUpload;
+    this.#go = go;
     this.#tools = this.#newTools();
     this.#list = h("div", { class: "view" }, this.#status, this.#tools, this.#table);
     this.#document = new DocumentView(session, {
@@ -133,7 +134,7 @@ export class DocumentsView {
     show(this.#status);
     show(this.#table);
     if (this.#tools.hidden) {
-      this.#table.append(this.#empty(tenant ? "none" : "no_tenant"));
+      this.#table.append(firstSteps(this.#session, this.#go));
       return;
     }
     let status = {};
@@ -142,11 +143,6 @@ export class DocumentsView {
       return statusPanel(status);
     };
     if (await fill(this.#status, readStatus, () => this.#load())) await this.#showPage(status);
-  }
-
-  #empty(key) {
-    const upload = key === "none" && button("nav.upload", this.#onUpload, { class: "main-button" });
-    return emptyState(`documents.${key}_title`, `documents.${key}_text`, upload || []);
   }
 
   #showPage(status) {
@@ -159,7 +155,11 @@ export class DocumentsView {
       if (!page.documents.length)
         return filter
           ? emptyState("documents.no_match_title", "documents.no_match_text")
-          : this.#empty("none");
+          : emptyState(
+              "documents.none_title",
+              "documents.none_text",
+              button("nav.upload", () => this.#go("upload"), { class: "main-button" }),
+            );
       const table = new DocumentTable(page.documents, status, {
         onOpen: (documentId) => this.#openStep(documentId),
         onSelect: () => showSelection(table, remove),

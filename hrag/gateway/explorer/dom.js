@@ -13,9 +13,9 @@ const TRANSLATED = {
 
 /**
  * Returns a new element. An attribute whose name begins with `on`, for example `onclick`, adds a
- * listener. `t`, `tLabel`, `tLabelText`, `tPlaceholder` and `tTitle` set a translated text, as the
- * content or as the attribute that `TRANSLATED` names. Their value is a key of the dictionary, or an array of a key and values: `["search.found", { n: 3 }]`. Attributes and
- * children that are null, undefined or false are left out.
+ * listener. The names in `TRANSLATED` set a translated text. Their value is a key of the dictionary,
+ * or an array of a key and values: `["search.found", { n: 3 }]`. Attributes and children that are
+ * null, undefined or false are left out.
  */
 export function h(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);

@@ -69,6 +69,9 @@ export default {
   "advice.unreadable":
     "The browser cannot read this file. If you chose a folder, open the folder and choose its files.",
 
+  "first.title": "Nothing to search in yet",
+  "first.text":
+    "This collection has no documents. Upload files here, or run “hrag ingest” with a folder; then search, or ask for an answer.",
   "search.text": "Query",
   "search.placeholder": 'A question, or words that must match: "phrase" +word',
   "search.run": "Search",
@@ -196,6 +199,8 @@ export default {
   "score.lexical": "lexical",
   "score.dense": "dense",
   "score.rerank": "rerank",
+  "markdown.table": "Table",
+  "markdown.source": "Text as stored",
   "passage.level": "level {level}",
   "passage.tokens": { one: "{n} token", other: "{n} tokens" },
   "passage.expand": "Whole passage",

@@ -18,11 +18,11 @@ const THEMES = ["system", "light", "dark"];
 
 const session = new Session();
 const scope = new ScopeBar(session);
-const documents = new DocumentsView(session, () => go("upload"));
-const search = new SearchView(session, openDocument);
+const documents = new DocumentsView(session, go);
+const search = new SearchView(session, openDocument, go);
 const views = {
   search,
-  answer: new AnswerView(session, openDocument),
+  answer: new AnswerView(session, openDocument, go),
   documents,
   upload: new UploadView(session),
   collections: new CollectionsView(session, (collection) => scope.open(session.tenant, collection)),

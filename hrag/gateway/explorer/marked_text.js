@@ -5,11 +5,12 @@ import { h } from "./dom.js";
 import { utf16Offsets } from "./text_offsets.js";
 
 /**
- * Returns nodes that show `text`. `start` is the offset of the text in its document, in code
- * points. `marks` are `{ kind, start, end }`, where `start` and `end` are also offsets in the
- * document, in code points. If a part of a mark is outside the text, this part is ignored.
+ * Returns a function that returns nodes for a range of `text`, in UTF-16 units. `start` is the
+ * offset of the text in its document, in code points. `marks` are `{ kind, start, end }`, where
+ * `start` and `end` are also offsets in the document, in code points. If a part of a mark is outside
+ * the text, this part is ignored.
  */
-export function markedText(text, start, marks) {
+export function textPainter(text, start, marks) {
   const offset = utf16Offsets(text);
   const inText = marks
     .map(({ kind, start: from, end }) => ({
@@ -18,11 +19,13 @@ export function markedText(text, start, marks) {
       to: offset(end - start),
     }))
     .filter(({ from, to }) => from < to);
-  const borders = new Set([0, text.length, ...inText.flatMap(({ from, to }) => [from, to])]);
-  const cuts = [...borders].sort((a, b) => a - b);
-  return cuts
-    .slice(0, -1)
-    .map((from, index) => piece(text.slice(from, cuts[index + 1]), kindsAt(inText, from)));
+  const borders = [...new Set(inText.flatMap(({ from, to }) => [from, to]))].sort((a, b) => a - b);
+  return (from, to) => {
+    const cuts = [from, ...borders.filter((border) => from < border && border < to), to];
+    return cuts
+      .slice(0, -1)
+      .map((cut, index) => piece(text.slice(cut, cuts[index + 1]), kindsAt(inText, cut)));
+  };
 }
 
 function kindsAt(marks, place) {

@@ -53,7 +53,7 @@ export function emptyState(title, text, ...actions) {
     { class: "empty" },
     h("p", { class: "empty-title", t: title }),
     h("p", { t: text }),
-    actions,
+    actions.length > 0 && h("div", { class: "actions" }, actions),
   );
 }
 

@@ -1,16 +1,20 @@
 // Shows one passage: its citation, its scores, and its text. The matched leaves, the terms of the
 // query and the sentence to cite are marked in the text.
 
+import { wholeTerms } from "./code_marks.js";
 import { button, data, h, newId, tr } from "./dom.js";
 import { score } from "./format.js";
-import { markedText, scrollWithin, spanMark } from "./marked_text.js";
+import { scrollWithin, spanMark } from "./marked_text.js";
+import { RichText } from "./rich_text.js";
 import { scoreList } from "./score_list.js";
 import { bindText } from "./translation.js";
 
 export class PassageCard {
   #chunk;
   #marks;
-  #text = h("div", { class: "passage-text", dir: "auto" });
+  #content;
+  #added = []; // The marks of a leaf or a citation that the user has asked for.
+  #text = h("div", { class: "passage-text rich-text", dir: "auto" });
   #notes = h("span", { class: "card-notes" });
   #expand = button("passage.expand", () => this.#setExpanded(!this.#isExpanded), {
     class: "quiet-button",
@@ -18,13 +22,14 @@ export class PassageCard {
   });
 
   /**
-   * `rank` is the position of the passage among all passages, from 1. `onOpen` is called with an
-   * argument for `DocumentView.open`.
+   * `rank` is the position of the passage among all passages, from 1. `query` is the text that was
+   * searched for. `onOpen` is called with an argument for `DocumentView.open`.
    */
-  constructor(passage, rank, onOpen) {
+  constructor(passage, rank, query, onOpen) {
     this.passage = passage;
     this.#chunk = passage.chunk;
-    this.#marks = passageMarks(passage);
+    this.#content = new RichText(passage.chunk);
+    this.#marks = passageMarks(passage, query);
     const heading = newId("passage");
     const open = button("passage.open", () => onOpen(this.#target()), { class: "quiet-button" });
     this.element = h(
@@ -41,7 +46,7 @@ export class PassageCard {
       h("footer", {}, this.#expand, open, this.#notes),
       this.#leaves(),
     );
-    this.#paint();
+    this.paint();
   }
 
   get #isExpanded() {
@@ -51,6 +56,10 @@ export class PassageCard {
   /** Adds a note below the text, for example that the other setting also found the passage. */
   addNote(node) {
     this.#notes.append(node);
+  }
+
+  clearNotes() {
+    this.#notes.replaceChildren();
   }
 
   /**
@@ -69,17 +78,17 @@ export class PassageCard {
 
   /** Marks a span, shows the whole text of the passage, and scrolls the page to the span. */
   reveal(span) {
-    this.#paint([spanMark("aim", span)]);
+    this.#added = [spanMark("aim", span)];
+    this.paint();
     this.#setExpanded(true);
     this.element.focus({ preventScroll: true });
     (this.#text.querySelector(".mark-aim") ?? this.element).scrollIntoView({ block: "center" });
   }
 
-  #paint(addedMarks = []) {
-    const start = this.#chunk.span?.charStart ?? 0;
-    this.#text.replaceChildren(
-      ...markedText(this.#chunk.content ?? "", start, [...this.#marks, ...addedMarks]),
-    );
+  /** Shows the text again, for example after the user has chosen another form of texts. */
+  paint() {
+    const nodes = this.#content.nodes([...this.#marks, ...this.#added]);
+    this.#text.replaceChildren(...nodes);
   }
 
   #setExpanded(isExpanded) {
@@ -211,9 +220,10 @@ function time(seconds) {
   return parts.map((part) => String(Math.floor(part)).padStart(2, "0")).join(":");
 }
 
-function passageMarks({ matchedChildren = [], termSpans = [], matchedSentence }) {
+function passageMarks({ chunk, matchedChildren = [], termSpans = [], matchedSentence }, query) {
+  const { content = "", span: { charStart = 0 } = {} } = chunk;
   const leaves = matchedChildren.map(({ span }) => spanMark("leaf", span ?? {}));
-  const terms = termSpans.map((span) => spanMark("term", span));
+  const terms = wholeTerms(termSpans, content, charStart, query).map((span) => spanMark("term", span));
   return [
     ...leaves,
     ...terms,

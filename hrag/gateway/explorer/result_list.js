@@ -4,15 +4,19 @@ import { data, facts, h, tr } from "./dom.js";
 import { count, score, whole } from "./format.js";
 import { emptyState } from "./notices.js";
 import { PassageCard, pageRange, sections } from "./passage_card.js";
+import { sourceSwitch } from "./rich_text.js";
 import { requestView } from "./request_view.js";
 import { TimingsChart } from "./timings_chart.js";
 
 export class ResultList {
-  /** `request` is the SearchRequest; null if the page has not sent it as it is. */
-  constructor(response, request, roundTripMs, onOpen) {
+  /**
+   * `request` is the SearchRequest of the response. If `hasCode` is true, it is shown as code; an
+   * answer's search may differ from it.
+   */
+  constructor(response, request, { roundTripMs, onOpen, hasCode = false }) {
     this.timings = new TimingsChart(response.timings ?? {}, roundTripMs);
     this.cards = (response.passages ?? []).map(
-      (passage, index) => new PassageCard(passage, index + 1, onOpen),
+      (passage, index) => new PassageCard(passage, index + 1, request.text, onOpen),
     );
     const tokens = this.cards.reduce(
       (sum, { passage }) => sum + whole(passage.chunk.tokenCount),
@@ -24,20 +28,30 @@ export class ResultList {
       h(
         "p",
         { class: "result-title" },
-        tr("search.found", { n: this.cards.length }),
-        " · ",
-        tr("passage.tokens", { n: tokens }),
+        h(
+          "span",
+          {},
+          tr("search.found", { n: this.cards.length }),
+          " · ",
+          tr("passage.tokens", { n: tokens }),
+        ),
+        this.cards.length > 0 && sourceSwitch(() => this.#paint()),
       ),
       standaloneQuestion(response),
       warnings(response),
       this.timings.element,
       plan(response),
-      request && requestView(request),
+      hasCode && requestView(request),
       chosenSections(response.sections ?? [], onOpen),
       this.cards.length
         ? this.cards.map(({ element }) => element)
         : emptyState("search.none_title", "search.none_text"),
     );
+  }
+
+  #paint() {
+    for (const card of this.cards) card.paint();
+    this.settle();
   }
 
   /** Cuts the long texts of passages. Must be called after `element` was added to the page. */

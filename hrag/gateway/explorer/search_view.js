@@ -4,6 +4,7 @@
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
 import { button, field, h } from "./dom.js";
+import { firstSteps } from "./first_steps.js";
 import { announce, emptyState, fill } from "./notices.js";
 import { storeSearch } from "./query_history.js";
 import { RecentSearches } from "./recent_searches.js";
@@ -14,7 +15,9 @@ import { SettingForm } from "./setting_form.js";
 export class SearchView {
   #session;
   #onOpen;
+  #go;
   #running = new AbortController();
+  #lists = []; // The ResultLists that are shown.
   #latest = searchFields({}); // The fields of the search that was loaded or run last.
   #recent;
   #text = h("input", {
@@ -30,9 +33,11 @@ export class SearchView {
     results: h("div", { class: "result-column", role: "region", tLabel: `results.${name}` }),
   }));
 
-  constructor(session, onOpen) {
+  /** `onOpen` is called with an argument for `DocumentView.open`, and `go` with a view's name. */
+  constructor(session, onOpen, go) {
     this.#session = session;
     this.#onOpen = onOpen;
+    this.#go = go;
     this.#recent = new RecentSearches(session);
     const copy = button("setting.copy", () => this.#copy(), { class: "quiet-button copy-setting" });
     const forms = h(
@@ -71,7 +76,8 @@ export class SearchView {
         this.#columns.map(({ name, results }) => h("div", { class: `column-${name}` }, results)),
       ),
     );
-    this.#isTwo.addEventListener("change", () => this.#showColumns());
+    this.#isTwo.addEventListener("change", () => this.#changeColumns());
+    session.addEventListener("refresh", () => this.#lists.length || this.#clear());
     session.addEventListener("change", () => this.#changeScope());
     this.#showColumns();
     this.#clear();
@@ -114,6 +120,13 @@ export class SearchView {
     this.element.classList.toggle("is-single", !this.#isTwo.checked);
   }
 
+  /** Without the setting B, no badge compares passages with its results any more. */
+  #changeColumns() {
+    this.#showColumns();
+    this.#columns[1].results.replaceChildren();
+    for (const card of this.#lists[0]?.cards ?? []) card.clearNotes();
+  }
+
   #copy() {
     const [a, b] = this.#columns;
     b.form.load(a.form.saved);
@@ -121,7 +134,10 @@ export class SearchView {
 
   #clear() {
     this.#running.abort();
-    this.#columns[0].results.replaceChildren(emptyState("search.empty_title", "search.empty_text"));
+    this.#lists = [];
+    this.#columns[0].results.replaceChildren(
+      firstSteps(this.#session, this.#go) ?? emptyState("search.empty_title", "search.empty_text"),
+    );
     this.#columns[1].results.replaceChildren();
   }
 
@@ -139,6 +155,7 @@ export class SearchView {
     const lists = await Promise.all(shown.map((column) => this.#fillColumn(column, signal)));
     if (signal.aborted) return;
     const shownLists = lists.filter(Boolean);
+    this.#lists = shownLists;
     const longestUs = Math.max(...shownLists.map(({ timings }) => timings.totalUs));
     for (const { timings } of shownLists) timings.setScale(longestUs);
     if (shownLists.length === 2) {
@@ -168,7 +185,11 @@ export class SearchView {
         const began = performance.now();
         const request = { ...this.#session.scope, text: this.#text.value, ...form.request };
         const response = await call("RetrieverService/Search", request, signal);
-        list = new ResultList(response, request, performance.now() - began, this.#onOpen);
+        list = new ResultList(response, request, {
+          roundTripMs: performance.now() - began,
+          onOpen: this.#onOpen,
+          hasCode: true,
+        });
         return list.element;
       },
       () => this.#search({ isStep: false }),
