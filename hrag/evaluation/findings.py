@@ -139,7 +139,8 @@ def _difference_sentence(
 def _chance(difference: Estimate) -> str:
     """Returns why a difference is no finding."""
     if difference.questions < MIN_QUESTIONS:
-        return f"{difference.questions:,} questions are too few to decide"
+        noun = "question is" if difference.questions == 1 else "questions are"
+        return f"{difference.questions:,} {noun} too few to decide"
     return "chance alone can explain that"
 
 

@@ -154,6 +154,7 @@ def _system(
         "ms": round(system.latency_us / 1000, 1),
         "error": system.error or system.fallback,
         "answer": _answer(system.answer) if system.answer else None,
+        "isAnswered": bool(system.answer and system.answer.passages),
         "passages": [
             {**_passage(passage, places, share // count), "right": passage.document_id in documents}
             for passage in shown

@@ -235,10 +235,12 @@ function answerElement(answer) {
 function systemElement(question, name) {
   const system = question.systems[name];
   const facts = [
-    system.recall === null ? null : `${percent(system.recall)} % of the gold`,
-    system.tokens ? `${system.tokens.toLocaleString("en")} tokens` : null,
+    system.recall === null
+      ? null
+      : `${percent(system.recall)} % of the gold in ${system.tokens.toLocaleString("en")} tokens`,
     system.ms ? duration(system.ms) : null,
   ].filter(Boolean);
+  const source = system.isAnswered ? ", which the answer was made from" : "";
   const again = data.explorer && {
     view: "search",
     q: question.text,
@@ -251,7 +253,7 @@ function systemElement(question, name) {
     h("p", { class: "note" }, facts.join(" · "), " ", explorerLink("search again", again, name)),
     system.error ? h("p", { class: "warning" }, system.error) : null,
     answerElement(system.answer),
-    h("h4", {}, `${system.passages.length} passages`),
+    h("h4", {}, `${system.passages.length} passages${source}`),
     h(
       "ol",
       { class: "passages" },

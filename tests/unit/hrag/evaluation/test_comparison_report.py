@@ -125,6 +125,7 @@ def test_a_question_opens_to_both_results_with_the_gold_marked() -> None:
     assert (context["recall"], standard["recall"]) == (1, 0)
     assert context["answer"]["citations"] == [1]
     # The answer's own passages are shown, because its citations refer to them.
+    assert context["isAnswered"]
     assert context["passages"][0]["parts"] == ["It is ", "forty", "."]
     assert question["verdicts"]["context"]["outcomes"]["logic"] == 1
     assert question["verdicts"]["context"]["reasons"] == ["A is right."] * 2
