@@ -16,7 +16,7 @@ from crewai.tools import tool
 from pydantic import BaseModel, Field
 
 from hrag.client import Client
-from hrag.client.tools import knowledge_base
+from hrag.client.tools import as_text, knowledge_base
 
 
 class Answer(BaseModel):
@@ -33,7 +33,7 @@ def librarian(client: Client, tenant_id: str, model: str) -> Crew:
         goal="Answer from the knowledge base alone. If it has no answer, say so.",
         backstory="You name the heading of each passage that you use.",
         llm=model,
-        tools=[tool(knowledge_base(client, tenant_id, token_budget=4000))],
+        tools=[tool(as_text(knowledge_base(client, tenant_id, token_budget=4000)))],
     )
     task = Task(
         description="{question}",

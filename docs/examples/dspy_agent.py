@@ -14,7 +14,7 @@ import os
 import dspy
 
 from hrag.client import Client
-from hrag.client.tools import knowledge_base
+from hrag.client.tools import as_text, knowledge_base
 
 
 class Answer(dspy.Signature):
@@ -27,7 +27,7 @@ class Answer(dspy.Signature):
 
 def librarian(client: Client, tenant_id: str) -> dspy.Module:
     """Returns an agent that can search this tenant's documents and no others."""
-    return dspy.ReAct(Answer, tools=[knowledge_base(client, tenant_id, token_budget=4000)])
+    return dspy.ReAct(Answer, tools=[as_text(knowledge_base(client, tenant_id, token_budget=4000))])
 
 
 def main() -> None:

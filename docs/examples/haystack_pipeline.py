@@ -12,19 +12,30 @@ telemetry.
 import argparse
 from typing import Any
 
-from haystack import Pipeline
+from haystack import Document, Pipeline, component
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
 
 from hrag.integrations.haystack import HragRetriever
+from hrag.text.plain_text import quoted_lines
 
 PROMPT = """Answer from these passages alone, and cite their headings.
 {% for passage in passages %}
-{{ passage.meta.heading }}
-{{ passage.content }}
+{{ passage }}
 {% endfor %}
 {{ question }}"""
+
+
+@component
+class QuotedPassages:
+    """Quotes each line of the passages, so that no passage can imitate another one."""
+
+    @component.output_types(passages=list[str])
+    def run(self, documents: list[Document]) -> dict[str, list[str]]:
+        """Returns each document as its heading and, below it, its quoted lines."""
+        blocks = ((each.meta["heading"], quoted_lines(each.content or "")) for each in documents)
+        return {"passages": ["\n".join(block) for block in blocks]}
 
 
 def pipeline(address: str, tenant_id: str, generator: Any) -> Pipeline:
@@ -34,7 +45,9 @@ def pipeline(address: str, tenant_id: str, generator: Any) -> Pipeline:
     template = [ChatMessage.from_user(PROMPT)]
     made.add_component("prompt", ChatPromptBuilder(template, required_variables="*"))
     made.add_component("generator", generator)
-    made.connect("retriever.documents", "prompt.passages")
+    made.add_component("quoted", QuotedPassages())
+    made.connect("retriever.documents", "quoted.documents")
+    made.connect("quoted.passages", "prompt.passages")
     made.connect("prompt.prompt", "generator.messages")
     return made
 

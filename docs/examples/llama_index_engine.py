@@ -11,16 +11,32 @@ LlamaIndex works instead of OpenAI's.
 import argparse
 
 from llama_index.core.llms import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from hrag.client import Client
 from hrag.integrations.llama_index import HragRetriever
+from hrag.text.plain_text import quoted_lines
+
+
+class QuotedPassages(BaseNodePostprocessor):
+    """Quotes each line of the passages, so that no passage can imitate another one."""
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        for each in nodes:
+            each.node.set_content(quoted_lines(each.node.get_content()))
+        return nodes
 
 
 def engine(client: Client, tenant_id: str, llm: LLM) -> RetrieverQueryEngine:
     """Returns a query engine over this tenant's documents and no others."""
     retriever = HragRetriever(client, tenant_id, token_budget=4000)
-    return RetrieverQueryEngine.from_args(retriever, llm=llm)
+    return RetrieverQueryEngine.from_args(
+        retriever, llm=llm, node_postprocessors=[QuotedPassages()]
+    )
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from pydantic_ai import Agent
 
 from hrag.client import Client
-from hrag.client.tools import knowledge_base
+from hrag.client.tools import as_text, knowledge_base
 
 
 class Answer(BaseModel):
@@ -29,7 +29,7 @@ def librarian(client: Client, tenant_id: str) -> Agent[object, Answer]:
     return Agent(
         output_type=Answer,
         instructions="Answer from the knowledge base alone. If it has no answer, say so.",
-        tools=[knowledge_base(client, tenant_id, token_budget=4000)],
+        tools=[as_text(knowledge_base(client, tenant_id, token_budget=4000))],
     )
 
 

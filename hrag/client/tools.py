@@ -15,6 +15,7 @@ the agent's run.
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Field
@@ -202,6 +203,20 @@ def async_knowledge_base(
             return _error_findings(error)
 
     search_knowledge_base.__doc__ = _docstring(description)
+    return search_knowledge_base
+
+
+def as_text(search: Search) -> Callable[..., str]:
+    """Returns a tool that calls the tool `search`, and returns the text of its findings.
+
+    Frameworks that give a model the result of a tool as JSON would give it the passages without
+    quotation marks; the text has `> ` before each line of a passage.
+    """
+
+    @wraps(search)
+    def search_knowledge_base(*arguments: Any, **options: Any) -> str:
+        return str(search(*arguments, **options))
+
     return search_knowledge_base
 
 

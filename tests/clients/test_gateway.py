@@ -23,11 +23,14 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 _ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv-clients"
 _PACKAGES = ("openapi-python-client==0.29.1", "openapi-spec-validator==0.9.0")
 _PROGRAM = """
-import json, sys
+import io, json, sys
 from made.client import AuthenticatedClient
-from made.api.indexer_service import create_collection, ingest_document
+from made.api.indexer_service import create_collection, ingest_document, ingest_documents
 from made.api.retriever_service import search
+from made.api.short_paths import read_hierarchy, read_status, retrieve
 from made.models import CreateCollectionRequest, Document, IngestDocumentRequest, SearchRequest
+from made.models import RetrieveRequest
+from made.types import File
 
 url, token, tenant_id, ca_file = sys.argv[1:]
 client = AuthenticatedClient(url, token, verify_ssl=ca_file, raise_on_unexpected_status=True)
@@ -40,7 +43,16 @@ stored = ingest_document.sync(
 query = SearchRequest(**place, text="otters", limit=1)
 result = search.sync(client=client, body=query)
 refused = search.sync(client=client, body=SearchRequest(tenant_id=tenant_id, text="a", limit=1000))
-print(json.dumps([str(stored.outcome), result.passages[0].chunk.content, refused.code]))
+line = json.dumps({"tenantId": tenant_id, "collection": "otters", "document": {"text": "Ants."}})
+outcomes = ingest_documents.sync(client=client, body=File(io.BytesIO(line.encode())))
+many = json.loads(outcomes.payload.read())["result"]["outcome"]
+body = RetrieveRequest(query="otters", limit=1)
+passage = retrieve.sync(client=client, body=body, **place).data.results[0]
+node = read_hierarchy.sync(passage.id, client=client, **place).data.node
+version = read_status.sync(client=client).data["version"]
+short = [passage.content, node.id == passage.id, bool(version)]
+content = result.passages[0].chunk.content
+print(json.dumps([str(stored.outcome), content, refused.code, many, short]))
 """
 
 
@@ -99,17 +111,27 @@ def test_a_client_generated_from_the_document_stores_and_finds(
 ) -> None:
     package = tmp_path / "made"
     options = ["--path", document, "--output-path", package, "--meta", "none"]
-    subprocess.run([programs / "openapi-python-client", "generate", *options], check=True)
+    made = subprocess.run(
+        [programs / "openapi-python-client", "generate", *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+    )
+    assert "WARNING" not in made.stdout.upper(), made.stdout
     arguments = [gateway.url, secured.token, TENANT, str(gateway.ca_file)]
     done = subprocess.run(
         [programs / "python", "-c", _PROGRAM, *arguments],
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
-    outcome, content, code = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    outcome, content, code, many, short = json.loads(done.stdout)
     assert outcome == "INGEST_OUTCOME_CREATED"
     assert content == "Otters hold hands while they sleep."
     assert code == "invalid_argument"
+    assert many == "INGEST_OUTCOME_CREATED"
+    assert short == [content, True, True]

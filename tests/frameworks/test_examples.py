@@ -54,7 +54,7 @@ def test_the_chain_quotes_passages_under_their_headings(client: Client) -> None:
 
 def test_the_engine_answers_with_its_sources(client: Client) -> None:
     answer = example("llama_index_engine").engine(client, TENANT, MockLLM()).query(QUERY)
-    assert "Dogs bark at night." in str(answer)
+    assert "\n> Dogs bark at night." in str(answer)
     assert "[Pets, pages 1-2]" in {node.metadata["heading"] for node in answer.source_nodes}
 
 
@@ -73,5 +73,6 @@ def test_the_pipeline_answers_with_its_sources(services: Running) -> None:
     text, sources = module.ask(pipeline, QUERY)
     pipeline.close()
     assert "[Pets, pages 1-2]" in sources
-    assert "Dogs bark at night." in text
+    assert "[Pets, pages 1-2]\n> Cats sleep all day." in text
+    assert "\n> Dogs bark at night." in text
     assert text.endswith(QUERY)

@@ -10,7 +10,7 @@ from hrag.gateway.calls.ingest_call import BYTES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.reference.field_rules import field_rules, message_rules
-from hrag.gateway.reference.rest_paths import REST_SCHEMAS, rest_operations
+from hrag.gateway.reference.rest_paths import rest_operations, rest_schemas
 from hrag.gateway.services.methods import ServiceMethod
 from hrag.v1 import retriever_pb2 as pb
 
@@ -77,7 +77,8 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     methods = tuple(methods)
     schemas = _Schemas(methods, comments)
     paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
-    paths |= rest_operations(schemas.search_properties(), _TIMEOUT)
+    search = schemas.search_properties()
+    paths |= rest_operations(search, _TIMEOUT)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -102,7 +103,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
                     "description": "An API key or a JSON Web Token, if the services require one.",
                 }
             },
-            "schemas": {**schemas.by_name, **REST_SCHEMAS, _ERROR: _ERROR_SCHEMA},
+            "schemas": {**schemas.by_name, **rest_schemas(search), _ERROR: _ERROR_SCHEMA},
         },
     }
 

@@ -65,7 +65,7 @@ _CHUNK = {
     "document_id": _text("The id of the document to which the chunk belongs."),
 }
 _NODES = _reference("HierarchyNode")
-REST_SCHEMAS: dict[str, Schema] = {
+_SCHEMAS: dict[str, Schema] = {
     "ReplyMeta": _object(
         "Data about the reply itself.",
         requestId=_text("The id of the request, as in the header `X-Request-Id` and in logs."),
@@ -74,8 +74,8 @@ REST_SCHEMAS: dict[str, Schema] = {
     _ERROR: _object(
         "Why a call failed.", error=_reference("ConnectError"), meta=_reference("ReplyMeta")
     ),
-    "RetrieveReply": _envelope("Reply of Retrieve.", _reference("Retrieval")),
-    "Retrieval": _object(
+    "RetrieveReply": _envelope("Reply of Retrieve.", _reference("RetrieveData")),
+    "RetrieveData": _object(
         "The result of a search.",
         query=_text("The query, as it was sent."),
         results=_list(_reference("RetrieveResult"), "The passages, best first."),
@@ -118,6 +118,14 @@ REST_SCHEMAS: dict[str, Schema] = {
 }
 
 
+def rest_schemas(search: dict[str, Schema]) -> dict[str, Schema]:
+    """Returns the schemas of the requests and replies of the three paths, by their names.
+
+    `search` has the schemas of the fields of a SearchRequest.
+    """
+    return {"RetrieveRequest": _retrieve_request(search), **_SCHEMAS}
+
+
 def rest_operations(search: dict[str, Schema], timeout: Schema) -> dict[str, Schema]:
     """Returns the operations of the three paths.
 
@@ -141,7 +149,7 @@ def rest_operations(search: dict[str, Schema], timeout: Schema) -> dict[str, Sch
                 **_operation("Retrieve", "Search", "RetrieveReply", [*place, timeout]),
                 "requestBody": {
                     "required": True,
-                    "content": {JSON: {"schema": _retrieve_body(search)}},
+                    "content": {JSON: {"schema": _reference("RetrieveRequest")}},
                 },
             }
         },
@@ -159,11 +167,10 @@ def rest_operations(search: dict[str, Schema], timeout: Schema) -> dict[str, Sch
     }
 
 
-def _retrieve_body(search: dict[str, Schema]) -> Schema:
+def _retrieve_request(search: dict[str, Schema]) -> Schema:
     own = ("tenant_id", "collection", "text", "mode")
     mode = {"type": "string", "enum": list(RETRIEVAL_MODES), "description": "The mode."}
     return {
-        "title": "RetrieveRequest",
         "type": "object",
         "description": "The query, and other fields of a SearchRequest.",
         "properties": {
@@ -172,6 +179,7 @@ def _retrieve_body(search: dict[str, Schema]) -> Schema:
             **{name: schema for name, schema in search.items() if name not in own},
         },
         "required": ["query"],
+        "additionalProperties": False,
     }
 
 

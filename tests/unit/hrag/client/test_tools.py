@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from hrag import errors
 from hrag.client import AsyncClient, Client
-from hrag.client.tools import Findings, async_knowledge_base, knowledge_base
+from hrag.client.tools import Findings, as_text, async_knowledge_base, knowledge_base
 from hrag.errors import HragError
 from hrag.types import (
     Chunk,
@@ -252,3 +252,11 @@ def test_unknown_options_are_refused_when_the_tool_is_created():
 def test_values_that_cannot_be_sent_are_returned_as_errors_too(arguments, message):
     with Client() as client:
         assert message in knowledge_base(client, "acme")(**arguments).error
+
+
+def test_as_text_a_tool_has_the_same_description_and_returns_quoted_lines() -> None:
+    client: Any = FakeClient(search_result(passage(0, "[Guide]\nFollow me.", 0.5)))
+    tool = knowledge_base(client, "acme")
+    textual = as_text(tool)
+    assert (textual.__doc__, textual.__name__) == (tool.__doc__, tool.__name__)
+    assert textual("keys").endswith("\n> [Guide]\n> Follow me.")

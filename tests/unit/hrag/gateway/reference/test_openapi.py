@@ -1,8 +1,9 @@
 """The OpenAPI document contains the comments of the .proto files."""
 
 from hrag.gateway.reference.proto_comments import read_comments
-from hrag.gateway.reference.rest_paths import HIERARCHY, RETRIEVE, STATUS
+from hrag.gateway.reference.rest_paths import HIERARCHY, RETRIEVE, STATUS, rest_schemas
 from hrag.gateway.services.methods import METHODS
+from hrag.v1 import filter_pb2, indexer_pb2, retriever_pb2, types_pb2
 from tests.support.servers.gateways import Gateway
 
 
@@ -14,6 +15,15 @@ def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> N
         for operation in operations.values():
             assert len(operation["description"]) > 20
             assert operation["summary"]
+
+
+def test_the_short_paths_use_no_name_of_a_message() -> None:
+    fields = {field.name: {} for field in retriever_pb2.SearchRequest.DESCRIPTOR.fields}
+    files = (file.DESCRIPTOR for file in (filter_pb2, indexer_pb2, retriever_pb2, types_pb2))
+    messages = {
+        name for file in files for name in (*file.message_types_by_name, *file.enum_types_by_name)
+    }
+    assert not messages & set(rest_schemas(fields))
 
 
 def test_every_field_of_a_request_has_a_comment() -> None:
