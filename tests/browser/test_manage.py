@@ -15,6 +15,7 @@ from hrag.server.auth import Role
 from hrag.types import Document, SettingsRequest
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, LEVELS
+from tests.browser.test_appearance import tab_to
 from tests.support.servers.credentials import new_key
 from tests.support.servers.gateways import gateway_to
 from tests.support.servers.processes import FAST, running
@@ -190,6 +191,25 @@ def test_selected_documents_are_deleted_after_a_question(shelf: Shelf) -> None:
     expect(page.get_by_role("rowheader")).to_have_count(1)
     assert shelf.ids() == ["doc-1"]
     expect(page.get_by_role("status")).to_have_text("2 documents were deleted.")
+
+
+def test_a_document_is_deleted_with_the_keyboard_alone(shelf: Shelf) -> None:
+    shelf.show("documents")
+    page, asked = shelf.explorer.page, dialog(shelf.explorer)
+    tab_to(shelf.explorer, page.get_by_role("checkbox", name="Select Mango"))
+    page.keyboard.press("Space")
+    delete = page.get_by_role("button", name="Delete 1 document")
+    for _ in range(10):
+        if delete.evaluate("(each) => each === document.activeElement"):
+            break
+        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(asked.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("rowheader")).to_have_count(2)
+    expect(page.get_by_role("tab", name="Documents")).to_be_focused()
+    assert shelf.ids() == ["doc-0", "doc-1"]
 
 
 def test_all_documents_that_match_are_deleted(shelf: Shelf) -> None:

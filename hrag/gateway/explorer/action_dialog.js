@@ -63,7 +63,9 @@ export function openDialog({ title, content = [], action, run, typed = "", isDes
 
   function close() {
     dialog.remove();
-    if (opener?.isConnected) opener.focus();
+    // What opened the dialog may have been deleted.
+    const next = opener?.checkVisibility() ? opener : document.querySelector("[aria-selected=true]");
+    next.focus();
   }
 
   document.body.append(dialog);

@@ -7,6 +7,7 @@ import pytest
 
 import hrag.gateway
 from hrag.v1 import retriever_pb2
+from hrag.values.formats import FORMATS, PYTHON
 
 FOLDER = Path(hrag.gateway.__file__).parent / "explorer"
 MODULES = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
@@ -91,3 +92,12 @@ def test_every_file_exists_and_is_used() -> None:
 
 def test_the_page_has_no_inline_script_or_style() -> None:
     assert re.findall(r"<style|\sstyle=|\son\w+=|<script[^>]*>[^<]", INDEX) == []
+
+
+def test_the_formats_that_are_not_markdown_are_those_of_source_code() -> None:
+    first = next(at for at, format_ in enumerate(FORMATS) if format_.mime_type == PYTHON)
+    code = {extension for format_ in FORMATS[first:] for extension in format_.extensions}
+    text = re.search(r"const EXTENSIONS =(.+?);", MODULES["rich_text.js"], re.DOTALL)
+    assert text
+    words = "".join(re.findall(r'"([^"]+)"', text[1])).split()
+    assert {f".{word}" for word in words} == code
