@@ -69,6 +69,7 @@ _RETRIED = {
         "ListAliases",
         "IngestDocument",
         "GetDocument",
+        "GetPageImage",
         "ListDocuments",
         "CountDocuments",
         "GetIndexStatus",

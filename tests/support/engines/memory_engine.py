@@ -566,6 +566,13 @@ class MemoryEngine:
             version.stored.document.parsed.text.encode(), part, remaining
         )
 
+    def document_with_original(self, collection, document_id):
+        version = self._contents_of(collection).version(document_id)
+        document = version.stored.document
+        if document.original is None:
+            raise no_original(document_id)
+        return version.info, document.parsed, document.original
+
     def documents(
         self, collection, page_size, page_token, reply=UNLIMITED, *, filter=None, deadline=NEVER
     ):

@@ -38,6 +38,7 @@ REPLIES: dict[str, Any] = {
     "DeleteDocument": ipb.DeleteDocumentResponse(sequence=7),
     "DeleteDocuments": ipb.DeleteDocumentsResponse(deleted_count=3, sequence=7),
     "GetDocument": ipb.GetDocumentResponse(text="text"),
+    "GetPageImage": ipb.GetPageImageResponse(),
     "ListDocuments": ipb.ListDocumentsResponse(),
     "CountDocuments": ipb.CountDocumentsResponse(),
     "GetIndexStatus": ipb.GetIndexStatusResponse(),

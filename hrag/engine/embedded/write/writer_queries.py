@@ -8,7 +8,7 @@ from itertools import islice
 
 from hrag.engine.common.document_results import growth, unchanged_result
 from hrag.engine.common.records import DocumentRecord
-from hrag.engine.common.validation import check_quota, no_document
+from hrag.engine.common.validation import check_quota, no_document, no_original
 from hrag.engine.embedded.store.damaged_documents import is_intact
 from hrag.engine.embedded.store.queries import (
     address_of,
@@ -37,6 +37,7 @@ from hrag.values.errors import DataLoss
 from hrag.values.filters import Filter
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit, field_bytes
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
+from hrag.values.tree import ParsedText
 
 
 class WriterQueries(WriterPart):
@@ -90,6 +91,17 @@ class WriterQueries(WriterPart):
             text = txn.contents.text(address)
             info = document.info()
             return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
+
+    def document_with_original(
+        self, collection: CollectionHandle, document_id: str
+    ) -> tuple[DocumentInfo, ParsedText, bytes]:
+        with self.commits.store.read() as txn:
+            ordinal, document = self._find_document(txn, collection, document_id)
+            address = address_of(txn, collection.collection_id, ordinal)
+            content = txn.originals.read_whole(address, document.original)
+            if content is None:
+                raise no_original(document_id)
+            return document.info(), document.parsed(txn.contents.text(address)), content
 
     def documents(
         self,
