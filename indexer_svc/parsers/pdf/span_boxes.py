@@ -54,7 +54,7 @@ class _Token(NamedTuple):
     word: int = -1
 
 
-class _Piece(NamedTuple):
+class _WordPart(NamedTuple):
     """A part of a printed word, from one share of its width to another."""
 
     word: int
@@ -116,13 +116,13 @@ def _form(token: str) -> str:
 
 def _aligned(
     tokens: Sequence[_Token], printed: Sequence[_Token], words: Sequence[PrintedWord]
-) -> dict[int, list[_Piece]]:
+) -> dict[int, list[_WordPart]]:
     """Returns the pieces of printed words of each token of the text, by the token's index.
 
     What a first alignment leaves is aligned again, because a footnote is at another place in the
     text than on the page.
     """
-    pieces: dict[int, list[_Piece]] = {}
+    pieces: dict[int, list[_WordPart]] = {}
     left = list(range(len(tokens))), list(range(len(printed)))
     for _ in range(2):
         taken: set[int] = set()
@@ -130,7 +130,7 @@ def _aligned(
             taken.add(theirs)
             word = printed[theirs]
             width = len(words[word.word].text)
-            piece = _Piece(word.word, word.start / width, word.end / width)
+            piece = _WordPart(word.word, word.start / width, word.end / width)
             pieces.setdefault(ours, []).append(piece)
         left = (
             [index for index in left[0] if index not in pieces],
@@ -189,9 +189,9 @@ def _character_pairs(
 def _pieces_of(
     span: tuple[int, int],
     tokens: Sequence[_Token],
-    pieces: dict[int, list[_Piece]],
+    pieces: dict[int, list[_WordPart]],
     words: Sequence[PrintedWord],
-) -> Iterator[_Piece]:
+) -> Iterator[_WordPart]:
     """Yields the parts of printed words that a span of the text covers.
 
     Punctuation before and after the words of a span belongs to it if the span contains it.
@@ -212,14 +212,14 @@ def _pieces_of(
                 left = 0.0
             if last == 1 and end > token.end and _is_last(piece, words[piece.word]):
                 right = 1.0
-            yield _Piece(piece.word, left, right)
+            yield _WordPart(piece.word, left, right)
 
 
-def _is_last(piece: _Piece, word: PrintedWord) -> bool:
+def _is_last(piece: _WordPart, word: PrintedWord) -> bool:
     return not _TOKEN.search(word.text, round(piece.end * len(word.text)))
 
 
-def _line_boxes(pieces: Iterator[_Piece], words: Sequence[PrintedWord]) -> list[Box]:
+def _line_boxes(pieces: Iterator[_WordPart], words: Sequence[PrintedWord]) -> list[Box]:
     """Returns one box for each line of the pieces, from the first to the last of its pieces."""
     lines: dict[int, Box] = {}
     for piece in pieces:
