@@ -382,6 +382,9 @@ class IndexerSettings(CommonSettings):
     summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
     summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
     keep_originals: bool = _variable("HRAG_KEEP_ORIGINALS", False)
+    page_image_cache_bytes: int = _variable(
+        "HRAG_PAGE_IMAGE_CACHE_BYTES", 32 * MIB, ge=0, le=1 << 40
+    )
     niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
     language: str = _variable("HRAG_ANALYZER", DEFAULT_LANGUAGE)
     configured_parsers: int | None = _variable("HRAG_PARSERS", None, ge=2, le=256)

@@ -25,6 +25,7 @@ from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from hrag.values.reply_limit import ReplyLimit
 from indexer_svc.commit_gate import CommitGate
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
+from indexer_svc.page_images import PageImages
 from indexer_svc.parsers.parser_pool import ParserPool
 from indexer_svc.reembedder import Reembedder
 from indexer_svc.scraped_metrics import readings
@@ -112,7 +113,14 @@ def _servicer(
         gate=gate,
     )
     catalog = StoredCatalog(writer, ReplyLimit(settings.max_reply_bytes))
-    return IndexerServicer(pipeline, catalog, Reembedder(writer, embedders, gate), stopping)
+    reembedder = Reembedder(writer, embedders, gate)
+    pages = PageImages(
+        catalog,
+        parsers.show_page,
+        settings.page_image_cache_bytes,
+        ReplyLimit(settings.max_reply_bytes),
+    )
+    return IndexerServicer(pipeline, catalog, reembedder, pages, stopping)
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:

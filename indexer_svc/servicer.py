@@ -18,11 +18,13 @@ from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.values.documents import ByteRange, IngestOutcome, IngestResult
 from hrag.values.errors import HragError
+from hrag.values.page_images import MAX_PAGE_SPANS
 from hrag.wire import common, indexer
 from hrag.wire.common import collection_or_default
 from hrag.wire.filters import optional_filter_from
 from indexer_svc.bulk import BulkLoad, DocumentReply, IngestRequest
 from indexer_svc.ingest_pipeline import Pipeline
+from indexer_svc.page_images import PageImages
 from indexer_svc.reembedder import Reembedder
 from indexer_svc.stored_catalog import StoredCatalog
 
@@ -38,11 +40,13 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         pipeline: Pipeline,
         catalog: StoredCatalog,
         reembedder: Reembedder,
+        pages: PageImages,
         stopping: threading.Event,
     ) -> None:
         self._pipeline = pipeline
         self._catalog = catalog
         self._reembedder = reembedder
+        self._pages = pages
         self._stopping = stopping
 
     def CreateCollection(
@@ -221,6 +225,20 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         described = common.document_info_message(info)
         return pb.GetDocumentResponse(document=described, text=text, text_end=end)
 
+    def GetPageImage(
+        self, request: pb.GetPageImageRequest, context: grpc.ServicerContext
+    ) -> pb.GetPageImageResponse:
+        common.bounded(request.spans, MAX_PAGE_SPANS, "spans")
+        image, info = self._pages.page(
+            *_collection_of(request),
+            request.document_id,
+            request.page,
+            request.dpi,
+            [common.span_from(span) for span in request.spans],
+            deadline_of(context),
+        )
+        return indexer.page_image_response(image, info.sequence)
+
     def ListDocuments(
         self, request: pb.ListDocumentsRequest, context: grpc.ServicerContext
     ) -> pb.ListDocumentsResponse:
@@ -302,6 +320,7 @@ def _collection_of(
     | pb.IngestDocumentRequest
     | pb.IngestDocumentsRequest
     | pb.GetDocumentRequest
+    | pb.GetPageImageRequest
     | pb.ListDocumentsRequest
     | pb.GetIndexStatusRequest
     | pb.UpdateMetadataRequest,

@@ -26,6 +26,7 @@ from hrag.values.filters import Filter, check_filter
 from hrag.values.limits import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus
+from hrag.values.tree import ParsedText
 from indexer_svc.metadata_update import check_change, update_metadata
 
 Arguments = ParamSpec("Arguments")
@@ -93,6 +94,23 @@ class StoredCatalog:
         ids.check_document_id(document_id)
         read = self._writer.document_with_text
         return self._with(tenant_id, collection, read, document_id, part, self._reply)
+
+    def opened_document(
+        self, tenant_id: str, collection: str, document_id: str
+    ) -> tuple[CollectionHandle, DocumentInfo]:
+        """Returns the handle of a collection, and the fields of one of its documents."""
+        ids.check_document_id(document_id)
+
+        def read(handle: CollectionHandle) -> tuple[CollectionHandle, DocumentInfo]:
+            return handle, self._writer.document(handle, document_id)
+
+        return self._with(tenant_id, collection, read)
+
+    def document_with_original(
+        self, collection: CollectionHandle, document_id: str
+    ) -> tuple[DocumentInfo, ParsedText, bytes]:
+        """Returns one document's fields, its text with its pages, and its original."""
+        return self._writer.document_with_original(collection, document_id)
 
     def documents(
         self,

@@ -20,13 +20,14 @@ from hrag.client.credentials import ClientCredentials, File
 from hrag.client.ingest_stream import AsyncDocuments, Outcome, aio_outcomes
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
-from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.chunks import ChunkNode, Hierarchy, Span
 from hrag.values.conversation import ConversationTurn
 from hrag.values.deadline import Deadline
 from hrag.values.documents import OriginalPart
 from hrag.values.errors import HragError, InvalidArgument
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
+from hrag.values.page_images import DEFAULT_DPI, PageImage
 from hrag.values.search import (
     Aggregation,
     FusionMethod,
@@ -356,6 +357,29 @@ class AsyncClient(AsyncCatalog):
         reply, it ends before `end`. Raises CollectionNotFound, DocumentNotFound, OriginalNotFound.
         """
         call = originals.get_original_part(tenant_id, document_id, collection, start, end)
+        return await self._run(call, timeout_s)
+
+    async def get_page_image(
+        self,
+        tenant_id: str,
+        document_id: str,
+        page: int,
+        spans: Sequence[Span] = (),
+        *,
+        dpi: int = DEFAULT_DPI,
+        collection: str = DEFAULT_COLLECTION,
+        timeout_s: float | None = None,
+    ) -> PageImage:
+        """Returns an image of a page of a PDF, with the places of parts of the document's text.
+
+        `page` is the number of the page, and `spans` are parts of the text, for example the span of
+        a passage's chunk. The boxes of the image are fractions of the page's width and height.
+        `dpi` is the resolution, 36 to 300.
+
+        Raises CollectionNotFound, DocumentNotFound, OriginalNotFound, UnreadableDocument. Raises
+        NotSupported for documents that are not PDFs.
+        """
+        call = originals.get_page_image(tenant_id, document_id, collection, page, dpi, spans)
         return await self._run(call, timeout_s)
 
     async def server_info(self, *, timeout_s: float | None = None) -> ServerInfo:

@@ -68,6 +68,7 @@ _RETRIED = {
         "ListCollections",
         "ListAliases",
         "IngestDocument",
+        "GetPageImage",
         "ListDocuments",
         "CountDocuments",
         "GetIndexStatus",

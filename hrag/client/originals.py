@@ -1,17 +1,22 @@
-"""Builds the calls that read a document's original, the file from which the document was read.
+"""Builds the calls that read a document's original, or show a page of it.
+
+The original is the file from which the document was read.
 
 A large file is read by several calls. Its SHA-256 tells whether all of them read the same file.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
 from hrag.client.calls import ClientCall
-from hrag.v1 import retriever_pb2
+from hrag.v1 import indexer_pb2, retriever_pb2
+from hrag.values.chunks import Span
 from hrag.values.documents import OriginalPart
 from hrag.values.errors import DataLoss, DocumentChanged, InvalidArgument
-from hrag.wire import common, retriever
+from hrag.values.page_images import PageImage
+from hrag.wire import common, indexer, retriever
 
 # Reading a file begins again at most this many times, because the document was replaced meanwhile.
 _MAX_RESTARTS = 10
@@ -115,3 +120,24 @@ def get_original_part(
     )
     read = partial(retriever.original_part_from, document_id)
     return ClientCall("retriever", "GetOriginal", request, read)
+
+
+def get_page_image(
+    tenant_id: str,
+    document_id: str,
+    collection: str,
+    page: int,
+    dpi: int,
+    spans: Sequence[Span],
+) -> ClientCall[PageImage]:
+    """Builds the call GetPageImage, whose result is an image with the boxes of the spans."""
+    request = common.built(
+        indexer_pb2.GetPageImageRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document_id=document_id,
+        page=page,
+        dpi=dpi,
+        spans=[common.span_message(span) for span in spans],
+    )
+    return ClientCall("indexer", "GetPageImage", request, indexer.page_image_from)

@@ -45,6 +45,7 @@ from hrag.values.ids import ChunkId
 from hrag.values.quotas import QuotaOf, unlimited
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, ReaderStatus, StoreTotals
+from hrag.values.tree import ParsedText
 
 Progress = Callable[[str], None]
 """A callback. Its argument is a line of text that describes the current step of an operation."""
@@ -265,6 +266,14 @@ class Writer(Protocol):
         this limit allows. Raises InvalidArgument if `part` is outside the text. Raises
         ReplyTooLarge if `part` is None and the whole text does not fit. Raises DocumentNotFound if
         there is no such document.
+        """
+
+    def document_with_original(
+        self, collection: CollectionHandle, document_id: str
+    ) -> tuple[DocumentInfo, ParsedText, bytes]:
+        """Returns a document, its whole text with its pages, and its original, of one snapshot.
+
+        Raises DocumentNotFound, or OriginalNotFound if the file is not stored.
         """
 
     def documents(

@@ -213,6 +213,9 @@ _parser_calls = _counter(
 recognised_pages = _counter(
     "hrag_recognised_pages_total", "Pages of scans and pictures sent to text recognition."
 )
+_page_images = _counter(
+    "hrag_page_images_total", "Page images, by whether they were cached or rendered.", "outcome"
+)
 _documents = _counter(
     "hrag_documents_total", "Documents sent for ingestion, by outcome.", "outcome"
 )
@@ -532,3 +535,8 @@ def _family(name: str, readings: list[Reading]) -> Metric:
     for reading in readings:
         family.add_sample(name, dict(reading.labels), reading.value)
     return family
+
+
+def page_shown(*, is_cached: bool) -> None:
+    """Counts a page image that was requested."""
+    _page_images.labels("cached" if is_cached else "rendered").inc()

@@ -180,6 +180,8 @@ class Limits:
     run_chars: int
     white_space_chars: int
     document_leaves: int
+    page_spans: int
+    page_dpi: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from hrag.values.documents import (
 )
 from hrag.values.errors import HragError
 from hrag.values.limits import MAX_METADATA_VALUES
+from hrag.values.page_images import PageImage, SpanBox
 from hrag.values.quotas import Quota, TenantUsage
 from hrag.values.read_report import LeftOut, LeftOutKind, ReadReport
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, Segment
@@ -329,4 +330,27 @@ def _tenant_from(message: pb.TenantUsage) -> TenantUsage:
     bounds = {field.name: value for field, value in message.quota.ListFields()}
     return TenantUsage(
         message.collections, message.documents, message.stored_bytes, Quota(**bounds)
+    )
+
+
+def page_image_response(image: PageImage, sequence: int) -> pb.GetPageImageResponse:
+    return pb.GetPageImageResponse(
+        png=image.png,
+        width_pixels=image.width_pixels,
+        height_pixels=image.height_pixels,
+        width_points=image.width_points,
+        height_points=image.height_points,
+        boxes=[pb.PageBox(**box._asdict()) for box in image.boxes],
+        sequence=sequence,
+    )
+
+
+def page_image_from(message: pb.GetPageImageResponse) -> PageImage:
+    return PageImage(
+        message.png,
+        message.width_pixels,
+        message.height_pixels,
+        message.width_points,
+        message.height_points,
+        tuple(SpanBox(box.span, box.left, box.top, box.right, box.bottom) for box in message.boxes),
     )

@@ -14,8 +14,15 @@ import signal
 import sys
 from functools import partial
 
-from indexer_svc.parsers.parser_functions import FormatFamily, load, parse
-from indexer_svc.parsers.protocol import Head, answer_to, message, progress, received
+from indexer_svc.parsers.parser_functions import FormatFamily, load, parse, show_page
+from indexer_svc.parsers.protocol import (
+    Head,
+    answer_to,
+    image_answer_to,
+    message,
+    progress,
+    received,
+)
 from indexer_svc.parsers.recognition import PageRecogniser, Recognise
 from indexer_svc.parsers.sandbox import confine
 
@@ -38,10 +45,17 @@ def main(memory_bytes: int, family: FormatFamily) -> None:
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
         _limit_processor_time(request["cpu_s"])
-        options = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
-        recogniser = _page_recogniser(recognise, request)
-        _send(answer_to(partial(parse, content, *options, recogniser)))
+        _send(_answer(request, content, recognise))
         _limit_processor_time(0)
+
+
+def _answer(request: Head, content: bytes, recognise: Recognise | None) -> list[bytes]:
+    if "page" in request:
+        show = partial(show_page, content, request["mime_type"], request["page"])
+        return image_answer_to(show)
+    options = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
+    recogniser = _page_recogniser(recognise, request)
+    return answer_to(partial(parse, content, *options, recogniser))
 
 
 def _limit_processor_time(cpu_s: float) -> None:

@@ -44,6 +44,7 @@ from hrag.values.formats import (
     XLSX,
     XML,
 )
+from hrag.values.page_images import PageImage
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.recognition import PageRecogniser, Recognise
 
@@ -102,6 +103,10 @@ _RECOGNISER = ("rapid_ocr", "open_recogniser")
 _PACKAGE = "indexer_svc.parsers"
 READ_FORMATS = frozenset(mime_type for formats in _PARSERS.values() for mime_type in formats)
 """The MIME types of all formats that have a parser."""
+# For each format whose pages can be shown, the module with its function `page_image`.
+_SHOWN: Mapping[str, str] = {PDF: "pdf"}
+SHOWN_FORMATS = frozenset(_SHOWN)
+"""The MIME types of all formats whose pages can be shown."""
 # The parsers of these formats have a parameter `keep_boilerplate`.
 _WITH_BOILERPLATE = (HTML,)
 
@@ -152,6 +157,16 @@ def parse(
     read = _function(*_PARSERS[family][mime_type])
     parsed: ParsedFile = read(content, max_text_bytes, **options)
     return parsed
+
+
+def show_page(content: bytes, mime_type: str, page: Mapping[str, Any]) -> PageImage:
+    """Renders a page of a file in this process. `page` has the arguments of `pdf.page_image`.
+
+    Raises InvalidArgument or one of its subclasses if the page cannot be shown. May raise any error
+    of a library if the file is damaged.
+    """
+    image: PageImage = _function(_SHOWN[mime_type], "page_image")(content, **page)
+    return image
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:

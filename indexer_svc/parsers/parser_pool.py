@@ -21,11 +21,12 @@ time than a page, and the models take much memory.
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 import structlog
 
@@ -40,10 +41,16 @@ from hrag.values.errors import (
     TooLarge,
     UnreadableDocument,
 )
+from hrag.values.page_images import PageImage
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, format_family
-from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
-from indexer_svc.parsers.protocol import Head, MalformedMessage, ParserFault
+from indexer_svc.parsers.parser_process import (
+    Check,
+    ParserEnded,
+    ParserNotStarted,
+    ParserProcess,
+)
+from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
@@ -69,6 +76,11 @@ TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
 They are the tenant's id and the deadline of the call.
 """
 
+# The boxes of a page image: one for each printed line of each span. A page has some hundred lines.
+MAX_PAGE_BOXES = 20_000
+
+Result = TypeVar("Result")
+_OnPage = Callable[[int], None]
 _Assignment = tuple[str, FormatFamily]
 """The tenant whose files a process reads, and the family of their formats."""
 
@@ -166,20 +178,59 @@ class ParserPool:
         """
         recognises = self._max_recognised_pages > 0
         assignment = tenant_id, FormatFamily.OCR if recognises else format_family(mime_type)
-        with metrics.parser_call(), self._slot(tenant_id, deadline):
+        request = {
+            "mime_type": mime_type,
+            "max_text_bytes": max_text_bytes,
+            "keep_boilerplate": keep_boilerplate,
+            "cpu_s": self._timeout_s,
+            "max_pages": self._max_recognised_pages,
+        }
+        max_body_bytes = max_text_bytes + len(PAGE_BREAK) * MAX_PAGES
+
+        def parse(process: ParserProcess, check: Check, on_page: _OnPage) -> ParsedFile:
+            return process.parse(request, content, max_body_bytes, check, on_page)
+
+        return self._run(assignment, deadline, content, mime_type, parse)
+
+    def show_page(
+        self,
+        tenant_id: str,
+        deadline: Deadline,
+        content: bytes,
+        mime_type: str,
+        page: Mapping[str, Any],
+        max_png_bytes: int,
+    ) -> PageImage:
+        """Renders a page of `content` in a parser process.
+
+        `page` has the arguments of `page_image` after the first, except `max_png_bytes`. Raises the
+        errors of `parse`, and TooLarge if the image has more than `max_png_bytes` bytes.
+        """
+        assignment = tenant_id, format_family(mime_type)
+        arguments = {**page, "max_png_bytes": max_png_bytes}
+        request = {"mime_type": mime_type, "cpu_s": self._timeout_s, "page": arguments}
+
+        def show(process: ParserProcess, check: Check, _on_page: _OnPage) -> PageImage:
+            return process.show_page(request, content, max_png_bytes, MAX_PAGE_BOXES, check)
+
+        return self._run(assignment, deadline, content, mime_type, show)
+
+    def _run(
+        self,
+        assignment: _Assignment,
+        deadline: Deadline,
+        content: bytes,
+        mime_type: str,
+        work: Callable[[ParserProcess, Check, _OnPage], Result],
+    ) -> Result:
+        """Calls `work` with a parser process that is ready, and returns its result."""
+        with metrics.parser_call(), self._slot(assignment[0], deadline):
             process = self._acquire_process(assignment)
             is_healthy = False
             try:
-                request = {
-                    "mime_type": mime_type,
-                    "max_text_bytes": max_text_bytes,
-                    "keep_boilerplate": keep_boilerplate,
-                    "cpu_s": self._timeout_s,
-                    "max_pages": self._max_recognised_pages,
-                }
-                parsed = self._parse_in(process, deadline, content, request)
+                result = self._work_in(process, deadline, content, work)
                 is_healthy = True
-                return parsed
+                return result
             except InvalidArgument:
                 # The process itself has reported that the file cannot be read, so the process is
                 # not damaged and may read further files.
@@ -346,13 +397,13 @@ class ParserPool:
 
     # The following methods parse a file in a process, and explain failures.
 
-    def _parse_in(
+    def _work_in(
         self,
         process: ParserProcess,
         deadline: Deadline,
         content: bytes,
-        request: Head,
-    ) -> ParsedFile:
+        work: Callable[[ParserProcess, Check, _OnPage], Result],
+    ) -> Result:
         start_end_s = time.monotonic() + self._max_start_s
         next_count = 0
 
@@ -385,8 +436,7 @@ class ParserPool:
             if page_count and not page_count % _PAGES_PER_LOG:
                 _log.info("pages_recognised", pages=page_count, size_bytes=len(content))
 
-        max_body_bytes = int(request["max_text_bytes"]) + len(PAGE_BREAK) * MAX_PAGES
-        return process.parse(request, content, max_body_bytes, check, on_page)
+        return work(process, check, on_page)
 
     def _warn_if_unconfined(self, process: ParserProcess) -> None:
         if not process.is_confined and not self._has_warned:

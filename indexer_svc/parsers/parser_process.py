@@ -15,9 +15,17 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from hrag.values.page_images import PageImage
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
-from indexer_svc.parsers.protocol import Head, answer_of, message, progress_of, received
+from indexer_svc.parsers.protocol import (
+    Head,
+    answer_of,
+    image_of,
+    message,
+    progress_of,
+    received,
+)
 
 _MODULE = "indexer_svc.parsers.parser_child"
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -148,6 +156,26 @@ class ParserProcess:
         and the errors of `check` and `on_page`; after one of these errors the process must be
         killed.
         """
+        return answer_of(*self._exchange(request, content, max_body_bytes, check, on_page))
+
+    def show_page(
+        self, request: Head, content: bytes, max_png_bytes: int, max_boxes: int, check: Check
+    ) -> PageImage:
+        """Sends a request to show a page of `content`, and returns the image.
+
+        `max_png_bytes` and `max_boxes` limit the answer. Raises the errors of `parse`.
+        """
+        return image_of(*self._exchange(request, content, max_png_bytes, check), max_boxes)
+
+    def _exchange(
+        self,
+        request: Head,
+        content: bytes,
+        max_body_bytes: int,
+        check: Check,
+        on_page: Callable[[int], None] = lambda _page_count: None,
+    ) -> tuple[Head, bytes]:
+        """Sends a request; returns the head and the body of the answer."""
         self._files += 1
         try:
             for part in message(request, content):
@@ -158,7 +186,7 @@ class ParserProcess:
                 head, body = received(partial(self._receive, check), max_body_bytes)
         except (EOFError, ConnectionError):
             raise ParserEnded(self._describe_end()) from None
-        return answer_of(head, body)
+        return head, body
 
     def kill(self) -> str:
         """Ends the process if it is alive; returns how the process ended, for example `SIGSEGV`."""

@@ -16,6 +16,7 @@ from typing import Any
 from hrag.values.document_limits import LIMIT_NAMES, MAX_PAGES
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
+from hrag.values.page_images import PageImage, SpanBox
 from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
     MAX_HEADINGS,
@@ -33,6 +34,7 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 MAX_HEAD_BYTES = 16 << 20
 _MAX_NUMBER = 0xFFFF_FFFF
 _MAX_REPORT_TEXT_BYTES = 1_000
+_PNG = b"\x89PNG\r\n\x1a\n"
 # Headings may have a great depth, because bookmarks in a PDF may be nested very deep.
 MAX_HEADING_DEPTH = 1_000_000
 
@@ -88,17 +90,36 @@ def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
 
 def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
     """Calls `parse`; returns the encoded answer, with the parsed file or with the error."""
-    try:
+
+    def answer() -> list[bytes]:
         parsed = _with_fitting_metadata(parse())
-        answer = message(_head_of(parsed), parsed.text.encode())
-        head_bytes = len(answer[0]) - _LENGTHS.size
+        encoded = message(_head_of(parsed), parsed.text.encode())
+        head_bytes = len(encoded[0]) - _LENGTHS.size
         if head_bytes > MAX_HEAD_BYTES:
             raise TooLarge(
                 f"content has too many headings and pages: the list of them needs {head_bytes} "
                 f"bytes; at most {MAX_HEAD_BYTES} are allowed; split the document",
                 field="content",
             )
-        return answer
+        return encoded
+
+    return _answer_or_error(answer)
+
+
+def image_answer_to(render: Callable[[], PageImage]) -> list[bytes]:
+    """Calls `render`; returns the encoded answer, with the image or with the error."""
+
+    def answer() -> list[bytes]:
+        image = render()
+        size = (image.width_pixels, image.height_pixels, image.width_points, image.height_points)
+        return message({"size": size, "boxes": image.boxes}, image.png)
+
+    return _answer_or_error(answer)
+
+
+def _answer_or_error(answer: Callable[[], list[bytes]]) -> list[bytes]:
+    try:
+        return answer()
     except InvalidArgument as error:
         return message(
             {
@@ -134,10 +155,7 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
     If the parser reports an InvalidArgument, raises this error. If the parser reports any other
     error, raises ParserFault. Raises MalformedMessage if a value in the answer is not allowed.
     """
-    if "refusal" in head:
-        raise _refusal(head)
-    if "fault" in head:
-        raise ParserFault(_text(head["fault"], 500))
+    _raise_reported(head)
     try:
         text = body.decode()
         pages = tuple(PageRange(*values) for values in head["pages"])
@@ -151,6 +169,36 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         return ParsedFile(text, pages, headings, title, unit, metadata, report, edits)
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
+
+
+def image_of(head: Head, body: bytes, max_boxes: int) -> PageImage:
+    """Checks every value of a parser's answer with an image; returns the image.
+
+    Raises the errors of `answer_of`. The image itself is not decoded; whoever shows it must treat
+    it as untrusted, like the file.
+    """
+    _raise_reported(head)
+    try:
+        width, height, width_points, height_points = head["size"]
+        _check_number(width)
+        _check_number(height)
+        boxes = tuple(SpanBox(_check_number(span), *sides) for span, *sides in head["boxes"])
+        _require(len(boxes) <= max_boxes, "too many boxes")
+        numbers = [width_points, height_points, *(side for box in boxes for side in box[1:])]
+        _require(all(type(number) in (int, float) for number in numbers), "a place without number")
+        _require(all(0 <= side <= 1 for box in boxes for side in box[1:]), "a box off the page")
+        _require(body.startswith(_PNG), "an image that is no PNG")
+        return PageImage(body, width, height, width_points, height_points, boxes)
+    except (ValueError, TypeError, KeyError) as error:
+        raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
+
+
+def _raise_reported(head: Head) -> None:
+    """Raises the error that a parser reports, if it reports one."""
+    if "refusal" in head:
+        raise _refusal(head)
+    if "fault" in head:
+        raise ParserFault(_text(head["fault"], 500))
 
 
 def _with_fitting_metadata(parsed: ParsedFile) -> ParsedFile:

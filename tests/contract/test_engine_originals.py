@@ -10,6 +10,7 @@ from hrag.errors import DocumentNotFound, InvalidArgument, OriginalNotFound
 from hrag.types import IngestOutcome
 from hrag.values.documents import ByteRange
 from hrag.values.reply_limit import ReplyLimit
+from hrag.values.tree import PageSpan, ParsedText
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 KEEPING = replace(collection_settings(), keep_originals=True)
@@ -133,6 +134,19 @@ def test_a_collection_that_keeps_no_originals_refuses_one(catalog):
 
 def test_a_collection_that_keeps_originals_says_so(keeping):
     assert keeping.writer.collection("t", "c").settings == KEEPING
+
+
+def test_a_document_is_read_with_its_original_and_its_pages(keeping):
+    text = ParsedText("One. Two.", (), (PageSpan(1, 0, 4), PageSpan(2, 4, 9)))
+    stored = replace(prepared("d", text), original=file_of(9_000))
+    keeping.writer.put(keeping.collection, stored)
+    info, parsed, content = keeping.writer.document_with_original(keeping.collection, "d")
+    assert (info.document_id, parsed, content) == ("d", text, file_of(9_000))
+    keeping.writer.put(keeping.collection, document("text", None))
+    with pytest.raises(OriginalNotFound):
+        keeping.writer.document_with_original(keeping.collection, "text")
+    with pytest.raises(DocumentNotFound):
+        keeping.writer.document_with_original(keeping.collection, "missing")
 
 
 def test_an_export_has_the_originals_and_another_store_takes_them(keeping):

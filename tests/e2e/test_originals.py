@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.errors import CollectionNotFound, InvalidArgument, OriginalNotFound
-from hrag.types import Document, SettingsRequest
+from hrag.errors import CollectionNotFound, InvalidArgument, NotSupported, OriginalNotFound
+from hrag.types import PDF, Document, SearchMode, SettingsRequest
+from tests.support.documents.pdfs import pdf_of
 from tests.support.servers.gateways import gateway_to
 from tests.support.servers.processes import Running
 
@@ -88,3 +89,25 @@ def test_by_default_no_file_is_kept(services, tenant):
     assert services.client.get_document(tenant, "d").original_bytes == 0
     with pytest.raises(OriginalNotFound, match="keep_originals"):
         services.client.get_original(tenant, "d")
+
+
+def test_a_page_shows_where_a_passage_is_printed(services, tenant):
+    client = services.client
+    request = SettingsRequest(keep_originals=True, embedder="none", level_sizes=(32, 64))
+    client.create_collection(tenant, "c", request)
+    pages = [f"Page {n} begins here.\nIts second line names the number {n}." for n in range(160)]
+    client.ingest(tenant, Document(pdf_of(pages), "d", mime_type=PDF), collection="c")
+    found = client.search(tenant, '"names the number 77"', collection="c", mode=SearchMode.STANDARD)
+    chunk = found.passages[0].chunk
+    (page,) = (n for n in range(chunk.first_page, chunk.last_page + 1) if n == 78)
+    image = client.get_page_image(tenant, "d", page, [chunk.span], collection="c")
+    assert image.png.startswith(b"\x89PNG")
+    assert (image.width_points, image.height_points) == (595, 842)
+    assert [box.span for box in image.boxes] == [0, 0]
+    assert image.boxes[0].bottom <= image.boxes[1].top + 0.002
+    assert image == client.get_page_image(tenant, "d", page, [chunk.span], collection="c")
+    with pytest.raises(InvalidArgument, match="has 160 pages"):
+        client.get_page_image(tenant, "d", 161, collection="c")
+    client.ingest(tenant, Document(b"A text file.", "text"), collection="c")
+    with pytest.raises(NotSupported):
+        client.get_page_image(tenant, "text", 1, collection="c")

@@ -124,6 +124,7 @@ def _for_indexer() -> Iterator[Message]:
             tenant_id=OWN, document_id="guide", source=document.source, replace=True
         )
     yield pb.GetDocumentRequest(tenant_id=OWN, document_id="guide", include_text=True)
+    yield pb.GetPageImageRequest(tenant_id=OWN, document_id="guide", page=1, dpi=50)
     yield pb.ListDocumentsRequest(tenant_id=OWN, page_size=2, page_token="Z3VpZGU=")
     for search in _searches():
         if search.HasField("filter"):

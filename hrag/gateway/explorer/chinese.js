@@ -442,6 +442,8 @@ export default {
   "limit.runChars": "连续非空白字符",
   "limit.whiteSpaceChars": "连续空白字符",
   "limit.documentLeaves": "文档的叶块",
+  "limit.pageSpans": "页面图像的文本区间",
+  "limit.pageDpi": "页面图像的每英寸点数",
   "reader.lag": "滞后",
   "reader.sequence": "已应用的提交",
   "reader.collections": "内存中的集合",

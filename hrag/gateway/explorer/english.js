@@ -493,6 +493,8 @@ export default {
   "limit.runChars": "Characters without white space",
   "limit.whiteSpaceChars": "White space in a row",
   "limit.documentLeaves": "Leaves of a document",
+  "limit.pageSpans": "Spans on a page image",
+  "limit.pageDpi": "Dots per inch of a page image",
   "reader.lag": "Lag",
   "reader.sequence": "Commits applied",
   "reader.collections": "Collections in memory",

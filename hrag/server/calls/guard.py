@@ -27,6 +27,8 @@ _FIELD_1 = 1 << 3 | 2
 # In protobuf, the length before a value has at most five bytes, each with 7 bits of the length. So
 # the bits of the fifth byte are shifted by 28.
 _MAX_VARINT_SHIFT = 28
+PAGE_IMAGE_CALLS = 4
+"""An image of a page counts as so many calls against the rate limit of its tenant."""
 _HEADER = "authorization"
 _SCHEME = "bearer "
 
@@ -49,6 +51,11 @@ class Rule:
 
 def _request_tenant(request: Any) -> Sequence[str]:
     return (request.tenant_id,)
+
+
+def _page_tenant(request: Any) -> Sequence[str]:
+    # Rendering a page takes as much processor time as several other calls.
+    return (request.tenant_id,) * PAGE_IMAGE_CALLS
 
 
 def _search_tenant(request: Any) -> Sequence[str]:
@@ -84,6 +91,7 @@ RULES = {
     _INDEXER + "DeleteDocument": Rule(Role.WRITE, _request_tenant),
     _INDEXER + "DeleteDocuments": Rule(Role.WRITE, _request_tenant),
     _INDEXER + "GetDocument": Rule(Role.READ, _request_tenant),
+    _INDEXER + "GetPageImage": Rule(Role.READ, _page_tenant),
     _INDEXER + "ListDocuments": Rule(Role.READ, _request_tenant),
     _INDEXER + "CountDocuments": Rule(Role.READ, _request_tenant),
     _INDEXER + "GetIndexStatus": Rule(Role.READ, _request_tenant),

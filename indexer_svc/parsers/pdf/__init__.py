@@ -1,5 +1,6 @@
-"""How does a PDF become Markdown with sections, tables and pages?"""
+"""How does a PDF become Markdown with sections, tables and pages, and how is a page shown?"""
 
+from indexer_svc.parsers.pdf.page_image import page_image
 from indexer_svc.parsers.pdf.pdf_file import parse_pdf
 
-__all__ = ["parse_pdf"]
+__all__ = ["page_image", "parse_pdf"]

@@ -169,7 +169,36 @@ def page_content(
         tags,
         has_pictures=picture_count > 0 or shape_count >= _MIN_TEXT_SHAPES,
         slanted_texts=slanted_texts,
+        direction=direction,
     )
+
+
+def shown_box(page: pdfium.PdfPage, inner: _Box, direction: int) -> _Box:
+    """Returns a box as a reader sees it on the page, as fractions of the page's sides.
+
+    `inner` and the result are left, top, right and bottom. `inner` is in the frame of `direction`,
+    as the content of the page is. In the result, the rotation of the page is applied.
+    """
+    box = _page_box(page)
+    rotation = int(pdfium_c.FPDFPage_GetRotation(page)) % 4
+    left, top, right, bottom = _framed_box(_in_file(inner, box, direction), box, rotation)
+    width, height = box[2] - box[0], box[3] - box[1]
+    if rotation % 2:
+        width, height = height, width
+    return left / width, top / height, right / width, bottom / height
+
+
+def _in_file(inner: _Box, box: _Box, direction: int) -> _Box:
+    """Returns the box of which `_framed_box` returns `inner`."""
+    left, bottom, right, top = box
+    x0, y0, x1, y1 = inner
+    if direction == 0:
+        return left + x0, top - y1, left + x1, top - y0
+    if direction == 1:
+        return left + y0, bottom + x0, left + y1, bottom + x1
+    if direction == 2:
+        return right - x1, bottom + y0, right - x0, bottom + y1
+    return right - y1, top - x1, right - y0, top - x0
 
 
 def _address(handle: Any) -> int:

@@ -78,7 +78,8 @@ class PageContent:
 
     `tags` maps the number of a marked content to its tag. `has_pictures` is True if the page shows
     pictures, or so many drawn shapes that they may be text. `slanted_texts` are the texts that run
-    in a slanted direction, such as watermarks. They are no part of the runs.
+    in a slanted direction, such as watermarks. They are no part of the runs. `direction` is the
+    number of quarter turns to the left of the frame of the text, in the coordinates of the file.
     """
 
     width: float
@@ -89,6 +90,7 @@ class PageContent:
     tags: Mapping[int, Tag] | None = None
     has_pictures: bool = False
     slanted_texts: Sequence[str] = ()
+    direction: int = 0
 
 
 class Bookmark(NamedTuple):

@@ -560,6 +560,13 @@ class MemoryEngine:
     def document_with_text(self, collection, document_id, part=None, reply=UNLIMITED):
         return _with_text(self._contents_of(collection).version(document_id), part, reply)
 
+    def document_with_original(self, collection, document_id):
+        version = self._contents_of(collection).version(document_id)
+        document = version.stored.document
+        if document.original is None:
+            raise no_original(document_id)
+        return version.info, document.parsed, document.original
+
     def documents(
         self, collection, page_size, page_token, reply=UNLIMITED, *, filter=None, deadline=NEVER
     ):

@@ -37,6 +37,7 @@ REPLIES: dict[str, Any] = {
     "UpdateMetadata": ipb.UpdateMetadataResponse(outcome=ipb.INGEST_OUTCOME_UPDATED),
     "DeleteDocument": ipb.DeleteDocumentResponse(sequence=7),
     "DeleteDocuments": ipb.DeleteDocumentsResponse(deleted_count=3, sequence=7),
+    "GetPageImage": ipb.GetPageImageResponse(),
     "ListDocuments": ipb.ListDocumentsResponse(),
     "CountDocuments": ipb.CountDocumentsResponse(),
     "GetIndexStatus": ipb.GetIndexStatusResponse(),

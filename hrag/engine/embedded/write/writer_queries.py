@@ -7,7 +7,7 @@ call reads one consistent state, which contains everything that was committed be
 from itertools import islice
 
 from hrag.engine.common.document_results import growth, unchanged_result
-from hrag.engine.common.validation import check_quota
+from hrag.engine.common.validation import check_quota, no_original
 from hrag.engine.embedded.store.damaged_documents import is_intact
 from hrag.engine.embedded.store.queries import (
     address_of,
@@ -36,6 +36,7 @@ from hrag.values.errors import DataLoss
 from hrag.values.filters import Filter
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
+from hrag.values.tree import ParsedText
 
 
 class WriterQueries(WriterPart):
@@ -87,6 +88,17 @@ class WriterQueries(WriterPart):
         with self.commits.store.read() as txn:
             existing_collection(txn, collection)
             return document_with_text(txn, collection, document_id, part, reply)
+
+    def document_with_original(
+        self, collection: CollectionHandle, document_id: str
+    ) -> tuple[DocumentInfo, ParsedText, bytes]:
+        with self.commits.store.read() as txn:
+            ordinal, document = existing_document(txn, collection, document_id)
+            address = address_of(txn, collection.collection_id, ordinal)
+            content = txn.originals.read_whole(address, document.original)
+            if content is None:
+                raise no_original(document_id)
+            return document.info(), document.parsed(txn.contents.text(address)), content
 
     def documents(
         self,

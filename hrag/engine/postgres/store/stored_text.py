@@ -5,12 +5,13 @@ the part.
 """
 
 from hrag.engine.common.records import DocumentRecord
-from hrag.engine.common.validation import no_document
+from hrag.engine.common.validation import no_document, no_original
 from hrag.engine.engine_documents import CollectionHandle, info_bytes, read_part
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import collection_state, is_storable
 from hrag.values.documents import ByteRange, DocumentInfo
 from hrag.values.reply_limit import ReplyLimit, field_bytes
+from hrag.values.tree import ParsedText
 
 _MAX_PREVIOUS_BYTES = 3
 """In UTF-8, a character has at most this many bytes before its last byte."""
@@ -19,6 +20,11 @@ _MAX_BYTES = (1 << 30) - 1
 
 _TEXT = """
 SELECT d.record, octet_length(d.body), substring(d.body FROM %s FOR %s)
+FROM hrag.documents d JOIN hrag.collections c USING (tenant_id, collection_id)
+WHERE d.tenant_id = %s AND d.collection_id = %s AND d.document_id = %s
+"""
+_ORIGINAL = """
+SELECT d.record, d.body, d.original
 FROM hrag.documents d JOIN hrag.collections c USING (tenant_id, collection_id)
 WHERE d.tenant_id = %s AND d.collection_id = %s AND d.document_id = %s
 """
@@ -73,6 +79,25 @@ def read_text(
     # If the whole text is requested, a _PartialText means that the text is too long for the reply;
     # then `read_part` raises an error.
     return info, *read_part(text, part, remaining)  # type: ignore[arg-type]
+
+
+def read_original(
+    connection: Connection, handle: CollectionHandle, document_id: str
+) -> tuple[DocumentInfo, ParsedText, bytes]:
+    """Returns a document, its text and its original.
+
+    Implements `hrag.engine.Writer.document_with_original`.
+    """
+    parameters = (handle.tenant_id, handle.collection_id, document_id)
+    row = connection.execute(_ORIGINAL, parameters).fetchone() if is_storable(document_id) else None
+    if row is None:
+        collection_state(connection, handle)
+        raise no_document(handle, document_id)
+    packed, text, original = row
+    if original is None:
+        raise no_original(document_id)
+    record = DocumentRecord.from_bytes(packed)
+    return record.info(), record.parsed(text), bytes(original)
 
 
 def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:

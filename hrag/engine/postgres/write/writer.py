@@ -42,7 +42,7 @@ from hrag.engine.postgres.store.queries import (
     state_of,
     usage_of,
 )
-from hrag.engine.postgres.store.stored_text import read_text
+from hrag.engine.postgres.store.stored_text import read_original, read_text
 from hrag.engine.postgres.write.collections import CollectionWriter
 from hrag.engine.postgres.write.copies import copy_of, drafts_of_copy, uncopied
 from hrag.engine.postgres.write.document_drafts import DocumentDraft, draft_of, draft_of_summaries
@@ -65,6 +65,7 @@ from hrag.values.errors import CollectionNotFound, HragError, outcome_of
 from hrag.values.filters import Filter
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, StoreTotals
+from hrag.values.tree import ParsedText
 
 # One transaction deletes at most this many documents, because other writers of the tenant wait
 # until the transaction ends.
@@ -292,6 +293,12 @@ class PostgresWriter(CollectionWriter):
     ) -> tuple[DocumentInfo, str, int]:
         with self._database.read() as connection:
             return read_text(connection, collection, document_id, part, reply)
+
+    def document_with_original(
+        self, collection: CollectionHandle, document_id: str
+    ) -> tuple[DocumentInfo, ParsedText, bytes]:
+        with self._database.read() as connection:
+            return read_original(connection, collection, document_id)
 
     def documents(
         self,

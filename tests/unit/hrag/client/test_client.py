@@ -43,6 +43,7 @@ _REPEATABLE: list[tuple[str, Call]] = [
     ("IngestDocument", lambda client: client.ingest("t", Document("text"))),
     ("GetDocument", lambda client: client.get_document("t", "d")),
     ("GetDocument", lambda client: client.get_text("t", "d")),
+    ("GetPageImage", lambda client: client.get_page_image("t", "d", 1)),
     ("ListDocuments", lambda client: client.list_documents("t")),
     ("CountDocuments", lambda client: client.count_documents("t")),
     ("GetIndexStatus", lambda client: client.index_status("t")),

@@ -87,9 +87,10 @@ TEXTS = st.text(st.sampled_from('ab+" .\n狗'), max_size=20)
 
 @given(TEXTS, st.lists(TEXTS, max_size=3))
 def test_words_of_earlier_turns_are_never_required(question: str, texts: list[str]) -> None:
-    required = set(query_syntax.parse(question).required)
+    asked = query_syntax.parse(question)
     added = query_syntax.parse(with_last_turns(question, _asked(*texts)))
-    assert set(added.required) == required
+    # A question that is nothing but a quotation requires it; beside other words, it prefers it.
+    assert set(added.required) <= set(asked.required)
 
 
 @pytest.mark.parametrize("line", ["\n", "\r", "\r\n", "\x0b", "\x85", "\u2028", "\n\n"])

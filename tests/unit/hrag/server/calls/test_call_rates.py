@@ -17,6 +17,7 @@ from hrag.errors import RateQuotaExceeded
 from hrag.observe.log import call_fields
 from hrag.observe.metrics import INSTRUMENTS
 from hrag.server.auth import Role
+from hrag.server.calls.guard import PAGE_IMAGE_CALLS
 from hrag.types import SearchQuery
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.wire.status_codes import error_from
@@ -29,6 +30,7 @@ SLOW = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 2}
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _BATCH = "/hrag.v1.RetrieverService/BatchSearch"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
+_PAGE_IMAGE = "/hrag.v1.IndexerService/GetPageImage"
 _WITHOUT_TENANT = {"/hrag.v1.RetrieverService/GetServerInfo"}
 _OK = grpc.StatusCode.OK
 _REFUSED = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -49,7 +51,7 @@ class _CountingServicer:
         return handle
 
 
-@pytest.mark.parametrize("path", sorted(set(METHODS) - _WITHOUT_TENANT - {_STREAM}))
+@pytest.mark.parametrize("path", sorted(set(METHODS) - _WITHOUT_TENANT - {_STREAM, _PAGE_IMAGE}))
 def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_other_tenants_are_served(path):
     method = METHODS[path]
     service = method.containing_service.full_name
@@ -59,6 +61,16 @@ def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_other_tenants
         assert codes == [_OK, _OK, _REFUSED, _REFUSED]
         assert servicer.calls == 2
         assert code_of(channel, path, [request_of(method, "globex")]) is _OK
+
+
+def test_an_image_of_a_page_counts_as_several_calls():
+    """A burst of eight calls allows two images of pages, each of which counts as four calls."""
+    burst = {**SLOW, "HRAG_TENANT_BURST": 2 * PAGE_IMAGE_CALLS}
+    method = METHODS[_PAGE_IMAGE]
+    with connected(servicer_of(INDEXER), INDEXER, **burst) as channel:
+        requests = [[request_of(method, tenant)] for tenant in ("acme", "acme", "acme", "globex")]
+        codes = [code_of(channel, _PAGE_IMAGE, request) for request in requests]
+    assert codes == [_OK, _OK, _REFUSED, _OK]
 
 
 def test_calls_without_a_tenant_are_not_counted():
