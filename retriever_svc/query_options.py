@@ -21,7 +21,6 @@ from hrag.values.limits import (
     DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_NEIGHBOUR_BONUS,
-    DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LIMIT,
@@ -281,7 +280,7 @@ def find_request(
         keep_overlap=query.keep_overlap,
         merge_ratio=_or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
         filter=query.filter,
-        top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
+        top_sections=query.top_sections or 0,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
         reply=reply,
     )
