@@ -20,7 +20,6 @@ from hrag.values.limits import (
     DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_NEIGHBOUR_BONUS,
-    DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LIMIT,
@@ -270,7 +269,7 @@ def find_request(
         merge_ratio=_or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
         filter=query.filter,
         window_sentences=_or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES),
-        top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
+        top_sections=query.top_sections or 0,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
         reply=reply,
     )

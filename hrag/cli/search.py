@@ -60,7 +60,6 @@ from hrag.values.limits import (
     DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_NEIGHBOUR_BONUS,
-    DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LEVELS,
@@ -220,7 +219,7 @@ def search_query(
         typer.Option(
             min=1,
             max=MAX_TOP_SECTIONS,
-            help=f"summary_first: number of sections to search. Default: {DEFAULT_TOP_SECTIONS}.",
+            help="summary_first: number of sections to search. Default: as their scores decide.",
         ),
     ] = None,
     summary_scope: Annotated[

@@ -13,7 +13,6 @@ from hrag.values.filters import Filter
 from hrag.values.limits import (
     DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_MERGE_RATIO,
-    DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
 )
 from hrag.values.read_report import PageUnit
@@ -62,6 +61,9 @@ class FindRequest:
     passages, the engine reads more candidates until there are `limit` passages or no more leaves.
     Passages from later candidates come after passages from earlier candidates.
 
+    If `top_sections` is 0, the scores of sections decide how many of them a search by summaries
+    chooses.
+
     If `token_budget` is 0, tokens are not limited; the mode CONTEXT requires a budget. If
     `max_per_document` is 0, the passages per document are not limited. If `keep_overlap` is False,
     a passage does not repeat text that a better passage has. Modes that join passages do not allow
@@ -102,7 +104,7 @@ class FindRequest:
     merge_ratio: float = DEFAULT_MERGE_RATIO
     filter: Filter | None = None
     window_sentences: int = DEFAULT_WINDOW_SENTENCES
-    top_sections: int = DEFAULT_TOP_SECTIONS
+    top_sections: int = 0
     summary_scope: SummaryScope = SummaryScope.SECTIONS
     rerank_scores: Mapping[int, float] = field(default_factory=dict)
     least_considered: int = 0

@@ -84,7 +84,6 @@ MAX_PER_DOCUMENT = 1000
 DEFAULT_MERGE_RATIO = 0.5
 DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
-DEFAULT_TOP_SECTIONS = 3
 # SUMMARY_FIRST chooses at most this many sections. The search scans every leaf of the chosen
 # sections, so this limits the time of the search.
 MAX_TOP_SECTIONS = 1000

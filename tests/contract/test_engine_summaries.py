@@ -109,7 +109,7 @@ def test_a_search_by_summaries_climbs_from_the_leaves_of_the_sections(filled, le
 @pytest.mark.parametrize("limit", [1, 5])
 def test_a_search_by_summaries_returns_the_nearest_leaves_of_the_sections(filled, limit):
     query = query_vector(9)
-    leaves = matched_leaves(by_summaries(filled, query, 6, limit=limit).passages)
+    leaves = matched_leaves(by_summaries(filled, query, 6, limit=limit, candidates=ALL).passages)
     best = filled.summaries.best(query, 6, SummaryScope.SECTIONS)
     scores = sorted(filled.summaries.leaves(query, best).values(), reverse=True)
     assert sorted(leaves.values(), reverse=True) == pytest.approx(scores[:limit], abs=1e-5)

@@ -149,6 +149,7 @@ class Round:
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID
             and not request.neighbour_bonus
+            and request.mode is not SearchMode.SUMMARY_FIRST
         )
         return (self.complete or (self._is_cut_by_score and is_monotonic)) and outcome.took_all
 

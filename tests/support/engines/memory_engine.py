@@ -33,8 +33,10 @@ from hrag.engine import (
     RankedChunk,
     RankedChunks,
 )
-from hrag.engine.common.records import CollectionRecord
+from hrag.engine.common.labels import label
+from hrag.engine.common.records import CollectionRecord, Summarised
 from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome, choose_drafts
+from hrag.engine.common.section_choice import Ranked, choose_sections
 from hrag.engine.common.validation import (
     check_alias_count,
     check_is_no_copy,
@@ -74,7 +76,7 @@ from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer, folding_of
 from hrag.text.analysis.query_syntax import RequiredParts
 from hrag.text.bm25 import term_weights
-from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
+from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryUnit
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.quotas import TenantUsage, unlimited
 from hrag.values.reply_limit import UNLIMITED, field_bytes
@@ -82,6 +84,8 @@ from tests.support.documents.fakes import aggregated
 from tests.support.engines.filter_model import passes
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
+# The share of its document's score that a leaf gets in a search by summaries.
+_DOCUMENT_WEIGHT = 0.25
 # Scores are float32, as in the other engines. So scores that are equal in one engine are equal in
 # every engine.
 F32 = np.float32
@@ -650,6 +654,7 @@ class _Ranking:
 
     def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
         self._request = request
+        self.document_scores = None
         self._analyzer = analyzer(analyzer_name) if analyzer_name else None
         analysis = self._analyzer
         terms = sorted(analysis.query_terms(request.text, request.preferred)) if analysis else []
@@ -681,6 +686,12 @@ class _Ranking:
         ]
         is_hybrid = has_terms and has_vector
         fused = self._fused(tops, lexical, dense) if is_hybrid else tops[0] | tops[1]
+        if self.document_scores is not None:
+            share = F32(_DOCUMENT_WEIGHT)
+            fused = {
+                leaf: score + F32(self.document_scores.get(leaf.version, 0.0)) * share
+                for leaf, score in fused.items()
+            }
         scores = self._with_bonus(fused)
 
         def scored(leaf: _Leaf) -> _Scored:
@@ -770,6 +781,44 @@ def _with_text(version, part, reply):
     return version.info, *read_part(version.stored.document.parsed.text.encode(), part, remaining)
 
 
+class _Evidence:
+    """Implements `SectionEvidence`. The ordinal of a document is the order of its leaves."""
+
+    def __init__(self, request, versions, leaves: _Ranking, summaries: _Ranking) -> None:
+        self._request, self._leaves, self._summaries = request, leaves, summaries
+        self.versions = {version.leaves[0].order[0]: version for version in versions}
+
+    def leaves(self, ordinals=None):
+        near = self.versions if ordinals is None else ordinals.tolist()
+        items = [leaf for ordinal in near for leaf in self.versions[ordinal].leaves]
+        return self._ranked(self._leaves, items, self._request.candidates)
+
+    def summaries(self, count):
+        items = [x for version in self.versions.values() for x in version.summaries[1:]]
+        return self._ranked(self._summaries, items, count)
+
+    def document_summaries(self, summaries):
+        items = [self.versions[ordinal].summaries[0] for ordinal in summaries.tolist()]
+        return self._ranked(self._summaries, items, len(items))
+
+    def summarised(self, ordinals, summaries):
+        return {
+            ordinal: Summarised(ordinal, tuple(x.summary.leaves for x in version.summaries[1:]))
+            for ordinal in sorted({*ordinals.tolist(), *summaries.tolist()})
+            if (version := self.versions[ordinal]).summaries
+        }
+
+    def _ranked(self, ranking: _Ranking, items, count) -> Ranked:
+        scored = ranking.best(items, count)[0]
+        ordinals = {version: ordinal for ordinal, version in self.versions.items()}
+        labels = [label(ordinals[x.leaf.version], x.leaf.index) for x in scored]
+        lexical = None
+        if self._request.retrieval is not Retrieval.DENSE:
+            lexical = np.array([x.lexical for x in scored], F32)
+        scores = np.array([x.score for x in scored], F32)
+        return Ranked(np.array(labels, np.uint64), scores, lexical)
+
+
 class MemorySnapshot:
     """Implements `Snapshot`: one state of one collection, which later writes do not change."""
 
@@ -781,8 +830,8 @@ class MemorySnapshot:
 
     def find(self, request, form):
         began = time.perf_counter()
-        eligible, sections = self._eligible(request)
         ranking = self._ranking(request, "leaves")
+        eligible, sections = self._eligible(request, ranking)
         count, considered, groups = request.candidates, set(), []
         order = {key: rank for rank, key in enumerate(request.rerank_scores)}
         while True:
@@ -820,32 +869,37 @@ class MemorySnapshot:
         leaves = (getattr(version, kind) for version in self._contents.versions.values())
         return _Ranking(request, self.settings.analyzer, list(chain(*leaves)))
 
-    def _eligible(self, request):
+    def _eligible(self, request, ranking):
         """Returns the leaves that a search may return, and the chosen sections."""
         filter, sections = request.filter, ()
         versions = self._contents.versions.values()
         versions = [v for v in versions if filter is None or passes(filter, v.stored.document)]
         leaves = [leaf for version in versions for leaf in version.leaves]
         if request.mode is SearchMode.SUMMARY_FIRST:
-            best = self._best_summaries(request, versions)
+            best = self._best_summaries(request, versions, ranking)
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
             sections = tuple(summary.section(self._level) for summary in best[:100])
         required = RequiredParts(request.required, folding_of(self.settings.analyzer))
         return [leaf for leaf in leaves if required.are_in(leaf.text.searched_texts())], sections
 
-    def _best_summaries(self, request, versions) -> list[_Scored]:
-        ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")
-        eligible, limit = (
-            list(chain(*(version.summaries for version in versions))),
-            request.top_sections,
-        )
-        candidates = max(request.candidates, limit)
-        if request.summary_scope is SummaryScope.DOCUMENTS:
-            document_summaries = [leaf for leaf in eligible if leaf.index == 0]
-            best = ranking.best(document_summaries, candidates)[0][:limit]
-            chosen = [summary.leaf.version for summary in best]
-            eligible = [leaf for leaf in eligible if leaf.version in chosen]
-        return ranking.best([leaf for leaf in eligible if leaf.index > 0], candidates)[0][:limit]
+    def _best_summaries(self, request, versions, ranking) -> list[_Scored]:
+        """Returns the chosen sections, and gives `ranking` the scores of all documents."""
+        plain = replace(request, neighbour_bonus=0.0)
+        leaves, summaries = self._ranking(plain, "leaves"), self._ranking(plain, "summaries")
+        evidence = _Evidence(plain, versions, leaves, summaries)
+        count = sum(len(version.leaves) for version in self._contents.versions.values())
+        choice = choose_sections(request, evidence, count)
+        ranking.document_scores = {
+            version: choice.document_scores[ordinal]
+            for ordinal, version in evidence.versions.items()
+            if ordinal in choice.document_scores
+        }
+        return [
+            _Scored(
+                evidence.versions[x.ordinal].summaries[x.summary & 0xFFFFF], x.score, None, None
+            )
+            for x in choice.sections
+        ]
 
     def _groups(self, request, scored: list[_Scored], before: list[_Group]) -> list[_Group]:
         """Groups leaves by the chunk that represents them; returns the groups, best first.

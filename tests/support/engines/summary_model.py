@@ -62,7 +62,7 @@ class ModelSummaries:
         if scope is SummaryScope.DOCUMENTS:
             documents = sorted(
                 self._passing(filter),
-                key=lambda document_id: -float(self.vectors[document_id][0] @ query),
+                key=lambda document_id: -self.document_score(query, document_id),
             )
             keys = [key for key in keys if key[0] in documents[:count]]
         return sorted(keys, key=lambda key: -self.score(query, key))[:count]
@@ -71,15 +71,30 @@ class ModelSummaries:
         passing = self.model if filter is None else self.model.filtered(filter)
         return self.vectors.keys() & passing.documents.keys()
 
+    def document_score(self, query: Vector, document_id: str) -> float:
+        """Returns the mean of the document's three best leaves, plus a quarter of its summary's."""
+        leaves = [
+            score for (name, _), score in self.model.scores(query).items() if name == document_id
+        ]
+        sections = self.sections[document_id]
+        few = min(3, sections[-1].stop if sections else 3)
+        best = sum(sorted(leaves, reverse=True)[:3]) / few
+        return best + 0.25 * float(self.vectors[document_id][0] @ query)
+
     def score(self, query: Vector, key: SectionKey) -> float:
+        """Returns the score of the best leaf, plus shares of those of summary and document."""
         document_id, section = key
         index = self.sections[document_id].index(section)
-        return float(self.vectors[document_id][index + 1] @ query)
+        summary = float(self.vectors[document_id][index + 1] @ query)
+        best = max(self.model.scores(query)[document_id, leaf] for leaf in section)
+        return best + 0.1 * summary + 0.25 * self.document_score(query, document_id)
 
     def leaves(self, query: Vector, keys: list[SectionKey]) -> dict[Leaf, float]:
         """Returns the leaves of sections, with their scores."""
         leaves = {(document_id, leaf) for document_id, section in keys for leaf in section}
-        return {leaf: score for leaf, score in self.model.scores(query).items() if leaf in leaves}
+        documents = {name: 0.25 * self.document_score(query, name) for name, _ in keys}
+        scores = self.model.scores(query)
+        return {leaf: scores[leaf] + documents[leaf[0]] for leaf in leaves}
 
 
 def summarise(

@@ -20,6 +20,7 @@ A search runs in steps:
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.routed_sections import chosen_sections
 from hrag.engine.common.search import search
+from hrag.engine.common.section_choice import SectionChoice, choose_sections, with_documents
 from hrag.engine.common.snapshot import BrowsableSnapshot
 from hrag.engine.common.validation import no_document
 from hrag.engine.embedded.search.document_reader import CitationCache, EmbeddedDocumentReader
@@ -36,8 +38,9 @@ from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import rows_with_required_parts
 from hrag.engine.embedded.search.selected_rows import FilterResultCache, evaluate
 from hrag.engine.embedded.search.summary_router import (
-    SummaryRouter,
+    EmbeddedEvidence,
     rows_of_sections,
+    section_summaries,
 )
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.queries import (
@@ -64,6 +67,7 @@ from hrag.values.search import ChosenSection, SearchMode
 # The response of a search lists at most this many of the sections that routing by summaries has
 # chosen. It is also the highest count of passages that a search returns.
 _MAX_SHOWN_SECTIONS = 100
+_Eligible: TypeAlias = tuple[EligibleRows, tuple[ChosenSection, ...], SectionChoice | None]
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
@@ -128,14 +132,14 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
-        eligible, sections = self._eligible_rows(request, stages)
+        eligible, sections, choice = self._eligible_rows(request, stages)
         began = time.perf_counter()
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
         fetch = Fetch(self._documents, request, form, self._locator(ranker), self._deadline)
         return search(
             request,
-            partial(ranker.best, eligible),
+            with_documents(partial(ranker.best, eligible), choice),
             fetch.read,
             self._documents.tree,
             eligible.count,
@@ -158,27 +162,23 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             weights = ranker.lexical.weights
         return TermLocator(analyzer(name) if name else None, ids, weights)
 
-    def _eligible_rows(
-        self, request: FindRequest, stages: list[Stage]
-    ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
+    def _eligible_rows(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the rows that the search may return, and the sections that routing has chosen.
 
         Routing chooses sections by their summaries. It is used only in the mode SUMMARY_FIRST; in
         other modes, no sections are returned. Appends the name, the start time and the end time of
         each step to `stages`.
         """
-        eligible, sections = self._filter_or_route(request, stages)
+        eligible, sections, choice = self._filter_or_route(request, stages)
         if request.required:
             began = time.perf_counter()
             eligible = rows_with_required_parts(
                 self._txn, eligible, request.required, self._deadline
             )
             stages.append(("filter", began, time.perf_counter()))
-        return eligible, sections
+        return eligible, sections, choice
 
-    def _filter_or_route(
-        self, request: FindRequest, stages: list[Stage]
-    ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
+    def _filter_or_route(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the rows that are eligible before required terms are checked, and the sections.
 
         * In the mode SUMMARY_FIRST, the rows in the sections whose summaries match best are
@@ -191,11 +191,11 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         if request.mode is SearchMode.SUMMARY_FIRST:
             return self._route_by_summaries(request, stages)
         if request.filter is None:
-            return EligibleRows(self._view), ()
+            return EligibleRows(self._view), (), None
         began = time.perf_counter()
         rows = self._rows_passing(request.filter)
         stages.append(("filter", began, time.perf_counter()))
-        return EligibleRows(self._view, rows), ()
+        return EligibleRows(self._view, rows), (), None
 
     def _rows_passing(self, filter: Filter) -> RowNumbers:
         """Returns the rows of the documents that pass a filter, from the cache if possible."""
@@ -206,32 +206,35 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         """Returns the rows of the documents that pass a filter."""
         return evaluate(self._txn, self._view, filter, self._caches.selections, self._deadline)
 
-    def _route_by_summaries(
-        self, request: FindRequest, stages: list[Stage]
-    ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
+    def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the rows of the sections whose summaries match best, and these sections.
 
         The rows belong to all sections that were chosen. Of the sections themselves, only the best
-        `_MAX_SHOWN_SECTIONS` are returned. The filter is evaluated on the summary documents, which
-        have the same metadata as the documents that they summarise.
+        `_MAX_SHOWN_SECTIONS` are returned. The filter is evaluated on the documents and on their
+        summary documents, which have the same metadata.
         """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")
-        router = SummaryRouter(self._txn, self._summaries, self._caches.selections, self._deadline)
         began = time.perf_counter()
-        summaries = router.eligible(request)
+        summaries = section_summaries(
+            self._txn, self._summaries, request.filter, self._caches.selections, self._deadline
+        )
+        leaves = EligibleRows(self._view)
         if request.filter is not None:
+            leaves = EligibleRows(self._view, self._rows_passing(request.filter))
             stages.append(("filter", began, time.perf_counter()))
             began = time.perf_counter()
-        routed = router.route(request, summaries)
+        evidence = EmbeddedEvidence(self._txn, request, leaves, summaries)
+        choice = choose_sections(request, evidence, self._view.living)
         sections = chosen_sections(
-            routed[:_MAX_SHOWN_SECTIONS],
+            choice.sections[:_MAX_SHOWN_SECTIONS],
             self._reader_of(self._summaries),
             self._documents,
             self.settings.tree.embedding_level,
         )
         stages.append(("search", began, time.perf_counter()))
-        return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
+        rows = rows_of_sections(self._view, choice.sections)
+        return EligibleRows(self._view, rows, exact=True), sections, choice
 
     def document(self, document_id: str, filter: Filter | None = None) -> DocumentInfo:
         """Returns a document without its text. Implements `Snapshot.document`."""

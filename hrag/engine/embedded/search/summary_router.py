@@ -1,126 +1,112 @@
-"""Two-stage routing: chooses the sections in which a search looks, by their summaries.
+"""Two-stage routing: what a search by summaries knows of the sections of a collection.
 
 The summaries of a collection are stored as leaves of a second collection, its summary collection.
 For each document of the summarised collection, the summary collection has at most one summary
 document. Leaf 0 of a summary document is the summary of the whole document. The further leaves are
 the summaries of the document's sections.
 
-The first stage ranks the summaries by vectors, by terms or by both, as the request demands. In the
-second stage, the search may return only leaves of the best sections.
+`hrag.engine.common.section_choice` chooses the sections. In the second stage, the search may return
+only leaves of these sections.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from hrag.engine.common.candidates import RowNumbers, ScoredRows, Scores
-from hrag.engine.common.labels import label, leaves_of, ordinals_of, split_label
+from hrag.engine.common.candidates import RowNumbers
+from hrag.engine.common.labels import first_labels, label, leaves_of
+from hrag.engine.common.records import Summarised
 from hrag.engine.common.routed_sections import RoutedSection
+from hrag.engine.common.section_choice import Ranked
+from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.selected_rows import FilterResultCache, evaluate
 from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import FindRequest
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter, filter_digest
-from hrag.values.search import SummaryScope
 
 
-class SummaryRouter:
-    """Chooses sections of documents by their summaries.
+def section_summaries(
+    txn: Txn,
+    summaries: View,
+    filter: Filter | None,
+    cache: FilterResultCache,
+    deadline: Deadline,
+) -> EligibleRows:
+    """Returns the rows of those summaries of sections whose documents pass the filter.
 
-    The summaries are the rows of `summaries`, the view of a summary collection. `cache` is the
-    cache of filter results.
+    If `filter` is None, all documents pass. `summaries` is the view of a summary collection.
+    `cache` is the cache of filter results. Raises DeadlineExceeded or Cancelled.
+    """
+
+    def compute() -> RowNumbers:
+        if filter is None:
+            rows = EligibleRows(summaries).between(0, summaries.count)
+        else:
+            rows = evaluate(txn, summaries, filter, cache, deadline)
+        section_rows: RowNumbers = rows[leaves_of(summaries.labels[rows]) != 0]
+        return section_rows
+
+    digest = b"" if filter is None else filter_digest(filter)
+    return EligibleRows(summaries, cache.get(summaries, ("sections", digest), compute))
+
+
+class EmbeddedEvidence:
+    """Ranks the leaves and the summaries of a collection. Implements `SectionEvidence`.
+
+    `leaves` are the eligible leaves of the collection, and `summaries` are the eligible rows of its
+    summary collection: those of the documents that pass the request's filter.
     """
 
     def __init__(
         self,
         txn: Txn,
-        summaries: View,
-        cache: FilterResultCache,
-        deadline: Deadline,
+        request: FindRequest,
+        leaves: EligibleRows,
+        summaries: EligibleRows,
     ) -> None:
         self._txn = txn
-        self._view = summaries
-        self._cache = cache
-        self._deadline = deadline
+        self._leaves, self._summaries = leaves, summaries
+        self._candidates = request.candidates
+        self._leaf_ranker = Ranker(leaves.view, request)
+        self._summary_ranker = Ranker(summaries.view, request)
 
-    def eligible(self, request: FindRequest) -> EligibleRows:
-        """Returns the rows of the summaries that `route` ranks first.
+    def leaves(self, ordinals: Ordinals | None = None) -> Ranked:
+        """Ranks leaves. Implements `SectionEvidence.leaves`."""
+        eligible = self._leaves
+        if ordinals is not None:
+            eligible = EligibleRows(eligible.view, eligible.view.rows_of(ordinals))
+        return Ranked.of(self._leaf_ranker.best(eligible, self._candidates))
 
-        With SummaryScope.SECTIONS, these are the summaries of sections. With DOCUMENTS, these are
-        the summaries of whole documents. Summaries of documents that do not pass the request's
-        filter are left out. Raises DeadlineExceeded or Cancelled.
-        """
-        sections = request.summary_scope is not SummaryScope.DOCUMENTS
-        return EligibleRows(self._view, self._rows(request.filter, sections=sections))
+    def summaries(self, count: int) -> Ranked:
+        """Ranks summaries of sections. Implements `SectionEvidence.summaries`."""
+        return Ranked.of(self._summary_ranker.best(self._summaries, count))
 
-    def route(self, request: FindRequest, eligible: EligibleRows) -> list[RoutedSection]:
-        """Returns at most `request.top_sections` sections, best first.
+    def document_summaries(self, summaries: Ordinals) -> Ranked:
+        """Scores whole documents' summaries. Implements `SectionEvidence.document_summaries`."""
+        view = self._summaries.view
+        firsts = first_labels(summaries)
+        rows = view.rows_between(firsts, firsts + np.uint64(1))
+        eligible = EligibleRows(view, np.sort(rows), exact=True)
+        return Ranked.of(self._summary_ranker.best(eligible, max(len(rows), 1)))
 
-        `eligible` must be the result of the method `eligible` for the same request.
-
-        * With SummaryScope.SECTIONS, the summaries of all eligible sections are ranked.
-        * With SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first.
-          Then the summaries of the sections of these documents are ranked.
-
-        Both the ranking by vectors and the ranking by terms return the best
-        max(`request.candidates`, `request.top_sections`) summaries. So, with SECTIONS, a larger
-        `top_sections` of at most `request.candidates` only adds sections at the end of the result.
-        """
-        count = request.top_sections
-        candidates = max(request.candidates, count)
-        ranker = Ranker(self._view, request)
-        if request.summary_scope is SummaryScope.DOCUMENTS:
-            rows, _ = _best(ranker.best(eligible, candidates), count)
-            ordinals = np.sort(ordinals_of(self._view.labels[rows]))
-            rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
-            eligible = EligibleRows(self._view, rows)
-        return list(self._read_sections(*_best(ranker.best(eligible, candidates), count)))
-
-    def _rows(self, filter: Filter | None, *, sections: bool) -> RowNumbers:
-        """Returns the rows of the summaries whose documents pass the filter, ascending.
-
-        If `sections` is True, returns summaries of sections, otherwise summaries of whole
-        documents. If `filter` is None, all documents pass.
-        """
-
-        def compute() -> RowNumbers:
-            if filter is None:
-                rows = EligibleRows(self._view).between(0, self._view.count)
-            else:
-                rows = evaluate(self._txn, self._view, filter, self._cache, self._deadline)
-            return self._of_kind(rows, sections=sections)
-
-        digest = b"" if filter is None else filter_digest(filter)
-        return self._cache.get(
-            self._view, ("sections" if sections else "documents", digest), compute
-        )
-
-    def _of_kind(self, rows: RowNumbers, *, sections: bool) -> RowNumbers:
-        """Returns the rows in `rows` that are summaries of one kind.
-
-        If `sections` is True, these are summaries of sections, otherwise summaries of whole
-        documents.
-        """
-        is_section = leaves_of(self._view.labels[rows]) != 0
-        rows_of_kind: RowNumbers = rows[is_section == sections]
-        return rows_of_kind
-
-    def _read_sections(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
-        """Yields the section of each summary in `rows`, with its score, in the order of `rows`."""
-        labels = self._view.labels[rows].tolist()
-        for summary, score in zip(labels, scores.tolist(), strict=True):
-            ordinal, leaf = split_label(summary)
-            summarised = self._txn.summarised.require((self._view.collection, ordinal))
-            yield RoutedSection(summarised.ordinal, summarised.sections[leaf - 1], summary, score)
-
-
-def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
-    """Returns the `count` best of the ranked rows and their scores, best row first."""
-    order = ranked.best_first()[:count]
-    return ranked.rows[order], ranked.scores[order]
+    def summarised(self, ordinals: Ordinals, summaries: Ordinals) -> dict[int, Summarised]:
+        """Reads what is summarised. Implements `SectionEvidence.summarised`."""
+        collection = self._summaries.view.collection
+        numbers = set(summaries.tolist())
+        for ordinal in ordinals.tolist():
+            address = address_of(self._txn, self._leaves.view.collection, ordinal)
+            name = self._txn.documents.require(address).document_id
+            number = self._txn.document_ids.get((collection, name))
+            if number is not None:
+                numbers.add(number)
+        return {
+            number: self._txn.summarised.require((collection, number)) for number in sorted(numbers)
+        }
 
 
 def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:

