@@ -28,11 +28,15 @@ _NO_TLS_PROBLEMS = ("refused", "DNS resolution failed", "No such file")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service with its address, and the credentials that are sent to this address."""
+    """A service with its address, and the credentials that are sent to this address.
+
+    `withholds_token` is True if the environment has a token that is not sent to this address.
+    """
 
     service: str
     address: str
     credentials: ClientCredentials
+    withholds_token: bool
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -71,7 +75,7 @@ class Target:
         if self.credentials.token:
             return "the key or token that was sent is in token (on the command line --token)"
         hint = "give a key or a token as token (on the command line --token)"
-        if os.environ.get(_TOKEN):
+        if self.withholds_token:
             hint += f"; {_TOKEN} is not sent to an address that is passed as an argument"
         return hint
 
@@ -95,13 +99,14 @@ def targets(
 def _target(
     service: str, address: str | None, token: str | None, credentials: ClientCredentials
 ) -> Target:
-    is_passed = address is not None
+    token_of_environment = os.environ.get(_TOKEN, "")
+    withholds_token = bool(token_of_environment) and token is None and address is not None
+    if token is None:
+        token = "" if withholds_token else token_of_environment
     if address is None:
         variable, default = _ADDRESSES[service]
         address = dial_address(os.environ.get(variable) or default)
-    if token is None:
-        token = "" if is_passed else os.environ.get(_TOKEN, "")
-    return Target(service, address, replace(credentials, token=token))
+    return Target(service, address, replace(credentials, token=token), withholds_token)
 
 
 def _is_unknown_method(failure: Any) -> bool:
