@@ -9,7 +9,7 @@ from benchmarks.load.figures import Figures
 from benchmarks.load.generator import Target, run
 from benchmarks.load.work import Work, tenant_id
 from hrag.client import Client
-from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS
+from hrag.client.targets import INDEXER_ADDRESS, RETRIEVER_ADDRESS
 from hrag.types import IngestResult, SearchMode
 
 

@@ -20,7 +20,6 @@ from hrag.cli.options import (
     Credentials,
     Retriever,
     connection_options,
-    explained_errors,
     option_group,
 )
 from hrag.cli.search import (
@@ -92,7 +91,7 @@ def chat(
     """
     turns: Sequence[ConversationTurn] = ()
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    with explained_errors(retriever=retriever), _Answers(credentials, retriever) as answers:
+    with _Answers(credentials, retriever) as answers:
         for question in _questions(is_interactive=is_interactive):
             if question == _NEW:
                 turns = ()

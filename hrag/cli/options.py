@@ -21,7 +21,7 @@ from hrag.cli.terminal import ExitCode, Failure
 from hrag.host.addresses import dial_address
 from hrag.values.collections import Collection, Listing
 from hrag.values.documents import DocumentInfo
-from hrag.values.errors import HragError, InternalError, ServiceUnavailable
+from hrag.values.errors import HragError
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CONTEXT_TOKENS
 from hrag.values.search import SearchMode
@@ -53,7 +53,7 @@ def _collection_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
     params = ctx.params
     address = params.get("indexer") or DEFAULT_INDEXER
-    files = {f"{name}_file": params.get(name) for name in ("ca", "cert", "key")}
+    files: dict[str, Any] = {f"{name}_file": params.get(name) for name in ("ca", "cert", "key")}
     try:
         with Client(
             address, address, _COMPLETION_TIMEOUT_S, token=params.get("token") or "", **files
@@ -261,49 +261,16 @@ def connect(credentials: Credentials, indexer: str = "", retriever: str = "") ->
     """Yields a client of the services at the addresses `indexer` and `retriever`.
 
     An empty address means that the command does not call that service. Waits for a service of this
-    machine that is just starting. Raises the errors of `explained_errors`.
+    machine that is just starting.
     """
     from hrag.client import Client  # noqa: PLC0415
 
-    with explained_errors(indexer, retriever):
-        # gRPC requires a valid address even for a service that is never called.
-        addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
-        named = {"indexer": indexer, "retriever": retriever}
-        wait_for_start({name: dial_address(address) for name, address in named.items() if address})
-        with Client(*addresses, **asdict(credentials)) as client:
-            yield client
-
-
-@contextmanager
-def explained_errors(indexer: str = "", retriever: str = "") -> Iterator[None]:
-    """Explains the errors of calls to the services at these addresses.
-
-    If the `with` block raises ServiceUnavailable, raises it with a message that names the addresses
-    and the command that starts the services. Raises Failure if a service does not know a method
-    that the client called.
-    """
+    # gRPC requires a valid address even for a service that is never called.
+    addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
     named = {"indexer": indexer, "retriever": retriever}
-    used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
-    try:
-        yield
-    except ServiceUnavailable as error:
-        raise ServiceUnavailable(
-            f"cannot reach {used}; start both services with: hrag serve ({error.message})"
-        ) from error
-    except InternalError as error:
-        if not _is_unknown_method(error):
-            raise
-        raise Failure(
-            f"{used} does not know this call: --indexer and --retriever may be mixed up, "
-            f"or another program or version of hrag listens there ({error.message})"
-        ) from error
-
-
-def _is_unknown_method(error: InternalError) -> bool:
-    import grpc  # noqa: PLC0415
-
-    failure = error.__cause__
-    return isinstance(failure, grpc.RpcError) and failure.code() is grpc.StatusCode.UNIMPLEMENTED
+    wait_for_start({name: dial_address(address) for name, address in named.items() if address})
+    with Client(*addresses, **asdict(credentials)) as client:
+        yield client
 
 
 def document_pages(

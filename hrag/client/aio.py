@@ -10,6 +10,7 @@ The code that differs between `grpc` and `grpc.aio` is in `credentials` (channel
 """
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from hrag.client.aio_catalog import AsyncCatalog
 from hrag.client.argument_checks import checked_history, checked_timeout
 from hrag.client.credentials import ClientCredentials, File
 from hrag.client.ingest_stream import AsyncDocuments, Outcome, aio_outcomes
+from hrag.client.targets import targets
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.chunks import ChunkNode, Hierarchy, Span
@@ -47,9 +49,15 @@ class AsyncClient(AsyncCatalog):
 
     The client connects at its first call. Close it, or use it as a context manager.
 
-    `indexer` and `retriever` are gRPC addresses, for example `host:port`. `timeout_s` is the
-    default deadline of a call, in seconds; the argument `timeout_s` of a method replaces it for
-    one call. `token` is an API key or a JSON Web Token.
+    `indexer` and `retriever` are gRPC addresses, for example `host:port`. An address that is None
+    is read from the environment, `HRAG_INDEXER_ADDRESS` or `HRAG_RETRIEVER_ADDRESS`, when the
+    client is made; without these variables, it is port 50051 or 50052 of this machine. `timeout_s`
+    is the default deadline of a call, in seconds; the argument `timeout_s` of a method replaces it
+    for one call.
+
+    `token` is an API key or a JSON Web Token. If it is None, the client sends the token in
+    `HRAG_TOKEN`, but never to an address that is passed as an argument. A token goes to another
+    machine only with TLS, or with `insecure_plaintext`, which lets anybody on the network read it.
 
     `ca_file` contains the certificates of the authority that signed the services' certificates.
     `cert_file` and `key_file` are the certificate and the private key of this client, for
@@ -77,26 +85,27 @@ class AsyncClient(AsyncCatalog):
 
     def __init__(
         self,
-        indexer: str = calls.INDEXER_ADDRESS,
-        retriever: str = calls.RETRIEVER_ADDRESS,
+        indexer: str | None = None,
+        retriever: str | None = None,
         timeout_s: float = calls.TIMEOUT_S,
         *,
-        token: str = "",
+        token: str | None = None,
         ca_file: File | None = None,
         cert_file: File | None = None,
         key_file: File | None = None,
+        insecure_plaintext: bool = False,
     ) -> None:
         self._timeout_s = checked_timeout(timeout_s)
-        access = ClientCredentials(token, ca_file, cert_file, key_file)
+        access = ClientCredentials("", ca_file, cert_file, key_file, insecure_plaintext)
+        self._targets = targets(indexer, retriever, token, access)
         self._channels = [
-            access.aio_channel(address, calls.channel_options(address))
-            for address in (indexer, retriever)
+            target.credentials.aio_channel(target.address, calls.channel_options(target.address))
+            for target in self._targets.values()
         ]
         self._stubs: dict[str, Any] = {
             "indexer": indexer_pb2_grpc.IndexerServiceStub(self._channels[0]),
             "retriever": retriever_pb2_grpc.RetrieverServiceStub(self._channels[1]),
         }
-        self._metadata = access.metadata
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -271,9 +280,10 @@ class AsyncClient(AsyncCatalog):
         turns = checked_history(history)
         call = calls.answer(AnswerQuery(query, question, max_tokens, turns, reasoning))
         timeout_s = checked_timeout(calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
-        with calls.translated_errors(self._is_closed):
+        metadata = self._targets[call.service].metadata
+        with self._translated_errors(call.service):
             responses = self._stubs[call.service].Answer(
-                call.request, timeout=timeout_s, metadata=self._metadata
+                call.request, timeout=timeout_s, metadata=metadata
             )
             try:
                 async for response in responses:
@@ -416,19 +426,24 @@ class AsyncClient(AsyncCatalog):
         """
         if timeout_s is not None:
             timeout_s = checked_timeout(timeout_s)
-        service = self._stubs["indexer"]
-        send = partial(service.IngestDocuments, timeout=timeout_s, metadata=self._metadata)
+        service, metadata = self._stubs["indexer"], self._targets["indexer"].metadata
+        send = partial(service.IngestDocuments, timeout=timeout_s, metadata=metadata)
         request_of = calls.ingest_many_requests(tenant_id, collection, validate_only)
-        return aio_outcomes(send, documents, request_of, self._is_closed)
+        translated_errors = partial(self._translated_errors, "indexer")
+        return aio_outcomes(send, documents, request_of, translated_errors)
 
     async def _run(
         self, call: calls.ClientCall[calls.Result], timeout_s: float | None
     ) -> calls.Result:
         send = getattr(self._stubs[call.service], call.method)
         timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
-        with calls.translated_errors(self._is_closed):
-            response = await send(call.request, timeout=timeout_s, metadata=self._metadata)
+        metadata = self._targets[call.service].metadata
+        with self._translated_errors(call.service):
+            response = await send(call.request, timeout=timeout_s, metadata=metadata)
         return call.read(response)
+
+    def _translated_errors(self, service: str) -> AbstractContextManager[None]:
+        return calls.translated_errors(self._is_closed, self._targets[service])
 
     def _is_closed(self) -> bool:
         return self._closed

@@ -24,8 +24,9 @@ async def search(client: Client, query: SearchQuery) -> SearchResult:
     """
     call = calls.search(query)
     send = getattr(client._stubs[call.service], call.method)
-    with calls.translated_errors(client._is_closed):
-        future = send.future(call.request, timeout=client._timeout_s, metadata=client._metadata)
+    with client._translated_errors(call.service):
+        metadata = client._targets[call.service].metadata
+        future = send.future(call.request, timeout=client._timeout_s, metadata=metadata)
         try:
             await _wait_until_done(future)
         finally:

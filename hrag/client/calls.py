@@ -21,6 +21,7 @@ import grpc
 import grpc.aio
 
 from hrag.client.argument_checks import checked_document, checked_queries, checked_query
+from hrag.client.targets import Target
 from hrag.host.addresses import is_loopback
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from hrag.values.answers import AnswerEvent, AnswerQuery
@@ -49,8 +50,6 @@ from hrag.values.status import IndexStatus, ServerInfo
 from hrag.wire import answers, common, filters, indexer, retriever
 from hrag.wire.status_codes import error_from
 
-INDEXER_ADDRESS = "127.0.0.1:50051"
-RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
 # The default deadline of `answer`. It is longer than the default deadline of other calls, because a
 # chat model needs more time to write an answer than a search takes.
@@ -124,16 +123,17 @@ def channel_options(address: str) -> list[tuple[str, Any]]:
 
 
 @contextmanager
-def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
+def translated_errors(is_closed: Callable[[], bool], target: Target) -> Iterator[None]:
     """Translates gRPC errors, which the `with` block raises, to errors of `hrag.errors`.
 
+    `target` is the service that is called; the messages of some errors say how to reach it.
     Errors that gRPC raises because the client is closed become ServiceUnavailable. The function
     `is_closed` returns True if the client is closed.
     """
     try:
         yield
     except grpc.RpcError as error:
-        raise error_from(error) from error
+        raise target.explained(error_from(error), error) from error
     # A call on a closed channel raises ValueError, or UsageError with asyncio.
     except (ValueError, grpc.aio.UsageError):
         if not is_closed():

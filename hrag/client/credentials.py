@@ -27,7 +27,8 @@ class ClientCredentials:
     TLS is used if `ca_file` or `cert_file` is given. `ca_file` contains the certificates of the
     authority that signed the services' certificates; without it, gRPC's default root
     certificates are used. `cert_file` and `key_file` are the certificate and the private key of
-    the client, for services that require a client certificate.
+    the client, for services that require a client certificate. With `insecure_plaintext`, the token
+    may go to other machines without TLS, where anybody on the network can read it.
 
     Raises InvalidArgument for a token that a header cannot contain and for files that cannot be
     used. The message never contains the token.
@@ -37,10 +38,16 @@ class ClientCredentials:
     ca_file: File | None = None
     cert_file: File | None = None
     key_file: File | None = None
+    insecure_plaintext: bool = False
 
     def __post_init__(self) -> None:
         _check_token(self.token)
         _check_files(self.ca_file, self.cert_file, self.key_file)
+
+    @property
+    def uses_tls(self) -> bool:
+        """True if the connections are encrypted."""
+        return self.ca_file is not None or self.cert_file is not None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -76,12 +83,13 @@ class ClientCredentials:
         InvalidArgument if the token would be sent to another machine without TLS.
         """
         _check_address(address)
-        if self.ca_file is None and self.cert_file is None:
-            if self.token and not is_loopback(address):
+        if not self.uses_tls:
+            if self.token and not self.insecure_plaintext and not is_loopback(address):
                 raise InvalidArgument(
                     f"a token would go to {address} in plaintext, readable by anybody on the "
                     "network; give ca_file (on the command line --ca), the certificate of "
-                    "the authority that signed the service's certificate",
+                    "the authority that signed the service's certificate; on a network that you "
+                    "trust, the argument insecure_plaintext=True allows it",
                     field="token",
                 )
             return None

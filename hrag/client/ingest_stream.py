@@ -20,9 +20,10 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
-from hrag.client.calls import is_cancelled, translated_errors
+from hrag.client.calls import is_cancelled
 from hrag.values.documents import Document, IngestResult
 from hrag.values.errors import HragError
 from hrag.wire import indexer
@@ -87,17 +88,18 @@ def outcomes(
     send: Callable[[Iterator[Any]], Any],
     documents: Documents,
     request_of: RequestOf,
-    is_closed: Callable[[], bool],
+    translated_errors: Callable[[], AbstractContextManager[None]],
 ) -> Generator[Outcome]:
     """Yields one outcome (a result or an error) for each document, in order.
 
     `send` starts the call with an iterator of requests, which gRPC reads in a separate thread.
     gRPC's flow control limits how many requests are sent before their outcomes arrive. Raises the
     error that `documents` raised; if `documents` raised no error, raises the error of the call.
+    `translated_errors` returns the context in which gRPC errors become errors of `hrag.errors`.
     """
     requests = _Requests(request_of)
     try:
-        with translated_errors(is_closed):
+        with translated_errors():
             responses = send(_requests_to_send(map(requests.build, documents), requests))
             try:
                 for response in responses:
@@ -137,7 +139,7 @@ async def aio_outcomes(
     send: Callable[[AsyncIterator[Any]], Any],
     documents: AsyncDocuments,
     request_of: RequestOf,
-    is_closed: Callable[[], bool],
+    translated_errors: Callable[[], AbstractContextManager[None]],
 ) -> AsyncGenerator[Outcome]:
     """Yields one outcome (a result or an error) for each document, in order, for asyncio.
 
@@ -147,7 +149,7 @@ async def aio_outcomes(
     requests = _Requests(request_of)
     permits = _SendPermits()
     try:
-        with translated_errors(is_closed):
+        with translated_errors():
             responses = send(_aio_requests_to_send(_iterate(documents), requests, permits))
             try:
                 if await is_admitted(responses):

@@ -20,7 +20,7 @@ except ImportError as error:
     raise missing_package(error, "haystack") from None
 
 from hrag.client import Client
-from hrag.client.calls import RETRIEVER_ADDRESS
+from hrag.client.targets import RETRIEVER_ADDRESS
 from hrag.integrations import native_filters
 from hrag.integrations.bound_search import BoundSearch
 from hrag.integrations.citation import citation

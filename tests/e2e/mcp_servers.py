@@ -16,8 +16,7 @@ _COMMAND = ["-c", "from hrag.cli import main; main()", "mcp"]
 
 
 def arguments(services: Running, *options: str) -> list[str]:
-    addresses = ["--indexer", services.indexer.address, "--retriever", services.retriever.address]
-    return [*_COMMAND, *addresses, *options]
+    return [*_COMMAND, "--retriever", services.retriever.address, *options]
 
 
 def stdio(services: Running, *options: str) -> StdioServerParameters:

@@ -19,7 +19,8 @@ import pytest
 
 from hrag.cli.processes import free_addresses
 from hrag.client import AsyncClient, Client
-from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S
+from hrag.client.calls import TIMEOUT_S
+from hrag.client.targets import INDEXER_ADDRESS, RETRIEVER_ADDRESS
 from hrag.types import Document
 from tests.support.manuals import MANUALS, ROOT, blocks, page_id
 from tests.support.servers.processes import Running

@@ -141,7 +141,7 @@ def test_the_error_of_a_call_to_the_wrong_service_names_the_address():
         result = _run("search", "x", "--retriever", address)
     assert result.exit_code == 1
     assert f"the retriever at {address} does not know this call" in result.stderr
-    assert "--indexer and --retriever may be mixed up" in result.stderr
+    assert "--indexer and --retriever) may be mixed up" in result.stderr
 
 
 def test_health_of_an_unknown_service_is_refused():
