@@ -54,7 +54,7 @@ class Ranked(NamedTuple):
 
 
 class SectionEvidence(Protocol):
-    """What an engine knows about the sections of a collection, for one request.
+    """Reads what an engine knows about the sections of a collection, for one request.
 
     Only documents that pass the request's filter are included.
     """

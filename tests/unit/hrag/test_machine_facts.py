@@ -15,9 +15,10 @@ PACKAGES = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc")
 
 # The modules that read the wall clock, each with the reason why it means a date.
 WALL_CLOCK = {
-    "hrag/cli/evaluation.py": "the date of a report",
+    "hrag/cli/evaluation_run.py": "the date of a report",
     "hrag/cli/keys.py": "whether a key that is listed has expired",
     "hrag/engine/embedded/admin/backup.py": "the date of a backup, for people",
+    "hrag/gateway/rest.py": "the date of a reply, for people",
     "hrag/observe/tracing.py": "when a span began, which other machines compare",
     "hrag/server/auth/api_keys.py": "the dates in a key file",
     "hrag/server/auth/web_tokens.py": "the dates in a token, which an issuer wrote",

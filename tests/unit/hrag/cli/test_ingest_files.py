@@ -416,8 +416,9 @@ def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
             raise PermissionError(errno.EACCES, "Permission denied")
         return scandir(path)
 
-    monkeypatch.setattr(os, "scandir", refuse)
-    inputs = find([tmp_path])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", refuse)
+        inputs = find([tmp_path])
     assert not inputs.is_complete
     refused = next(source for source in inputs.documents if source.label.endswith("locked"))
     with pytest.raises(Unreadable, match="Permission denied"):
