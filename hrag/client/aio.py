@@ -185,7 +185,8 @@ class AsyncClient(AsyncCatalog):
           chunk replaces its children, above 0 and at most 1; None means 0.5.
         * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best
           sentence, 0 to 20; None means 3.
-        * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None: as scores decide.
+        * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means
+          that their scores decide.
         * `summary_scope` (SUMMARY_FIRST): whether the query is first compared with the summaries
           of documents or directly with the summaries of sections.
         * `rerank`: if True, the server's reranker orders the best chunks (in CONTEXT, leaves)
