@@ -180,12 +180,12 @@ def _best_documents(request: FindRequest, scores: Mapping[int, float]) -> Iterab
 def _best_leaves(scores: Mapping[int, float], sections: Sequence[range]) -> list[float]:
     """Returns the score of the best leaf in each section; 0 if no leaf of it was ranked."""
     starts = [section.start for section in sections]
-    best = [0.0] * len(sections)
+    best: dict[int, float] = {}
     for index, score in scores.items():
         number = bisect_right(starts, index) - 1
         if number >= 0 and index in sections[number]:
-            best[number] = max(best[number], score)
-    return best
+            best[number] = max(score, best.get(number, score))
+    return [best.get(number, 0.0) for number in range(len(sections))]
 
 
 def _best_sections(
