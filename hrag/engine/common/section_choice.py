@@ -8,6 +8,7 @@ that are alike, the one that the query names comes first.
 docs/decisions/summaries.md has the measurements behind the weights.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,13 +116,20 @@ def choose_sections(
             document.ordinal,
             section,
             label := (summary << 20 | number),
-            _best_leaf(leaves[document.ordinal], section)
+            best
             + _DOCUMENT_WEIGHT * documents[document.ordinal]
             + _SUMMARY_WEIGHT * scores.get(label, 0.0),
         )
         for summary, document in summarised.items()
         if document.ordinal in chosen
-        for number, section in enumerate(document.sections, 1)
+        for number, (section, best) in enumerate(
+            zip(
+                document.sections,
+                _best_leaves(leaves.get(document.ordinal, {}), document.sections),
+                strict=True,
+            ),
+            1,
+        )
     ]
     sections.sort(key=lambda section: (-section.score, section.summary))
     return SectionChoice(tuple(_best_sections(request, sections, leaf_count)), documents)
@@ -155,7 +163,7 @@ def _document_scores(
     by_summary = dict(zip(ordinals_of(ranked.labels).tolist(), values.tolist(), strict=True))
     scores = {}
     for summary, document in summarised.items():
-        best = sorted(leaves[document.ordinal].values(), reverse=True)[:_BEST_LEAVES]
+        best = sorted(leaves.get(document.ordinal, {}).values(), reverse=True)[:_BEST_LEAVES]
         last = document.sections[-1].stop if document.sections else _BEST_LEAVES
         mean = sum(best) / min(_BEST_LEAVES, last)
         scores[document.ordinal] = mean + _DOCUMENT_SUMMARY_WEIGHT * by_summary.get(summary, 0.0)
@@ -169,8 +177,15 @@ def _best_documents(request: FindRequest, scores: Mapping[int, float]) -> Iterab
     return [ordinal for ordinal in best if scores[ordinal] >= _LEAST_SHARE * scores[best[0]]]
 
 
-def _best_leaf(scores: Mapping[int, float], section: range) -> float:
-    return max((score for index, score in scores.items() if index in section), default=0.0)
+def _best_leaves(scores: Mapping[int, float], sections: Sequence[range]) -> list[float]:
+    """Returns the score of the best leaf in each section; 0 if no leaf of it was ranked."""
+    starts = [section.start for section in sections]
+    best: dict[int, float] = {}
+    for index, score in scores.items():
+        number = bisect_right(starts, index) - 1
+        if number >= 0 and index in sections[number]:
+            best[number] = max(score, best.get(number, score))
+    return [best.get(number, 0.0) for number in range(len(sections))]
 
 
 def _best_sections(

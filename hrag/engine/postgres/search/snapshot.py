@@ -241,9 +241,8 @@ class PostgresSnapshot(BrowsableSnapshot):
         """Chooses the sections with the best summaries; returns their leaves and the sections.
 
         The first value has the leaves of all chosen sections. The second value lists at most
-        `_MAX_SHOWN_SECTIONS` of these sections, best first.
-        The filter is evaluated on the documents and on their summaries, which have the same
-        metadata.
+        `_MAX_SHOWN_SECTIONS` of these sections, best first. The filter is evaluated on the
+        documents and on their summaries, which have the same metadata.
         """
         summaries = self._summaries
         if summaries is None:
