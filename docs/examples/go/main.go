@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	hrag "hrag/v1"
 )
@@ -20,6 +21,16 @@ func env(name, otherwise string) string {
 		return value
 	}
 	return otherwise
+}
+
+// codec encodes messages with the library for which protoc-gen-go generates code. The gRPC of
+// Debian uses an older library; a current gRPC needs no codec.
+type codec struct{}
+
+func (codec) Name() string                          { return "proto" }
+func (codec) Marshal(v interface{}) ([]byte, error) { return proto.Marshal(v.(proto.Message)) }
+func (codec) Unmarshal(data []byte, v interface{}) error {
+	return proto.Unmarshal(data, v.(proto.Message))
 }
 
 // connect opens a connection, with TLS if HRAG_CA_FILE is set.
@@ -32,7 +43,7 @@ func connect(address string) *grpc.ClientConn {
 		}
 		security = grpc.WithTransportCredentials(tls)
 	}
-	connection, err := grpc.Dial(address, security)
+	connection, err := grpc.Dial(address, security, grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{})))
 	if err != nil {
 		log.Fatal(err)
 	}
