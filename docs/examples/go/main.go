@@ -1,4 +1,4 @@
-// Stores a document and searches for it over gRPC. README.md says how to build it.
+// Stores a document and searches for it over gRPC. docs/guide/languages.md says how to build it.
 package main
 
 import (
