@@ -114,6 +114,8 @@ def _section_folder(section: str) -> str:
 def _known_settings() -> set[str]:
     sources = [ROOT / ".env.example", ROOT / "docker-compose.yml", ROOT / "setup.py"]
     sources.append(ROOT / "tests" / "conftest.py")
+    # The examples read some variables that hrag does not know.
+    sources += (ROOT / "docs" / "examples").glob("*/*.mjs")
     for folder in ("hrag", "benchmarks", "deploy"):
         sources += [
             path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yml", ".cfg")

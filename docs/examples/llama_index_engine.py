@@ -24,7 +24,7 @@ class QuotedPassages(BaseNodePostprocessor):
     """Quotes each line of the passages, so that no passage can imitate another one."""
 
     def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None,  # noqa: ARG002
+        self, nodes: list[NodeWithScore], _query: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         for each in nodes:
             each.node.set_content(quoted_lines(each.node.get_content()))

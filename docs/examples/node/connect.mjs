@@ -7,12 +7,15 @@
 //   node connect.mjs "what do dogs do?"
 
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 
-const DESCRIPTORS = new URL("../../../hrag/v1/descriptors.pb", import.meta.url);
+// The folder with hrag/v1: that of the installed package, or of the checkout.
+const PROTOS = process.env.HRAG_PROTOS ?? fileURLToPath(new URL("../../..", import.meta.url));
+const DESCRIPTORS = `${PROTOS}/hrag/v1/descriptors.pb`;
 const { HRAG_URL = "http://127.0.0.1:8080", HRAG_TOKEN, HRAG_CA_FILE } = process.env;
 
 const services = createFileRegistry(fromBinary(FileDescriptorSetSchema, readFileSync(DESCRIPTORS)));

@@ -6,7 +6,8 @@ import grpc from "@grpc/grpc-js";
 import protoLoader from "@grpc/proto-loader";
 import protobuf from "protobufjs";
 
-const PROTOS = fileURLToPath(new URL("../../../protos", import.meta.url));
+// The folder with hrag/v1/*.proto: that of the installed package, or of the checkout.
+const PROTOS = process.env.HRAG_PROTOS ?? fileURLToPath(new URL("../../../protos", import.meta.url));
 
 export const LOADING = {
   keepCase: true, // Fields are named as in the .proto files, such as tenant_id.
