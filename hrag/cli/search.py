@@ -373,7 +373,7 @@ def _show_glance(number: int, passage: Passage, console: Console) -> None:
     sentence = passage.matched_sentence
     line = sentence_with_neighbours(
         passage.chunk,
-        sentence and sentence.span,
+        sentence.span if sentence is not None else None,
         matched_ranges(passage),
         colour=has_colour(console),
     )
