@@ -33,3 +33,24 @@ def blocks(page: Path, *languages: str) -> list[Block]:
     """Returns the code blocks of a page that are in one of these languages, in page order."""
     code_blocks = [Block(*match) for match in FENCE.findall(page.read_text("utf-8"))]
     return [block for block in code_blocks if block.language in languages]
+
+
+class CommandBlock(NamedTuple):
+    """A block of shell commands, and the reason why no test can run it; empty if one runs it."""
+
+    text: str
+    norun: str
+
+
+_COMMANDS = re.compile(
+    r"(?:^<!-- norun: (.*?) -->\n)?^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
+def command_blocks(page: Path) -> list[CommandBlock]:
+    """Returns the blocks of shell commands of a page.
+
+    The comment `<!-- norun: reason -->` in the line before a block says why no test can run it.
+    """
+    matches = _COMMANDS.findall(page.read_text("utf-8"))
+    return [CommandBlock(text, reason) for reason, text in matches]

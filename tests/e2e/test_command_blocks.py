@@ -1,0 +1,135 @@
+"""The shell commands of some guides run as they are printed, in the page's order.
+
+A page is one session of a shell, in a folder with the files that the page names. Services listen
+on free ports, so addresses of the page are replaced. Before a block that starts services, earlier
+services are stopped. A page without such a block finds running services.
+
+The tutorial has a test of its own in `test_manuals`, which also compares its output.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hrag.cli.processes import free_addresses
+from tests.support.documents.pdfs import pdf_of
+from tests.support.manuals import ROOT, command_blocks, page_id
+
+_PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "guide").glob("*.md")),
+    *sorted((ROOT / "docs" / "operations").glob("*.md")),
+]
+# The pages whose commands run as a session.
+_RUN = [
+    ROOT / "docs" / "guide" / name
+    for name in ("access.md", "command-line.md", "explorer.md", "filters.md")
+]
+_SESSION_S = 60.0
+# Names in the pages that stand for a value of the reader.
+_PLACEHOLDERS = {
+    "revoke ID ": "revoke $(.venv/bin/hrag keys list --json | jq -r '.[0].id') ",
+}
+_ADDRESSES = ("127.0.0.1:50051", "127.0.0.1:50052", "127.0.0.1:8080", "9461", "9462")
+_SERVES = re.compile(r"hrag serve|hrag gateway|-m indexer_svc")
+# A page may show services in the foreground; a session needs the shell for the next commands.
+_FOREGROUND = re.compile(r"^(.*hrag (?:serve|gateway)\b[^#&\n]*?)( *(?:#.*)?)$", re.MULTILINE)
+_STARTED = (
+    "set -eo pipefail\nstop() { kill $(jobs -p) 2>/dev/null || true; wait; }\ntrap stop EXIT\n"
+)
+_SERVE = ".venv/bin/hrag serve --data-dir ./data --http 127.0.0.1:8080 &\n"
+# A reader does not paste all blocks at once. `curl` does not wait for a service, as hrag does.
+_SERVING = "until .venv/bin/hrag health >/dev/null; do sleep 0.2; done\n"
+_LISTENING = "until curl -s -o reply http://127.0.0.1:8080/; do sleep 0.2; done\n"
+_TEXTS = {
+    "notes/retries.md": "# Retries\n\nWe decided to retry a failed call three times.\n",
+    "docs/guide.md": "# Guide\n\nRotate every key once a month.\n",
+    "docs/old.md": "# Old\n\nThe old way.\n",
+    "handbook/people.md": "# People\n\nDogs bark. Holidays are thirty days.\n",
+    "guide.md": "# Guide\n\nRotate every key once a month.\n",
+    "docs/older.md": "# Older\n\nThe older way.\n",
+    "logs/2026/a.log": "The call failed.\n",
+    "page.html": "<html><body><h1>Page</h1><p>Dogs bark at night.</p></body></html>\n",
+    "questions.csv": "question,answer\nHow many days are holidays?,Holidays are thirty days.\n",
+    "questions.jsonl": '{"question": "How often is a call retried?", "answers": '
+    '["We decided to retry a failed call three times."]}\n',
+}
+
+
+@pytest.mark.parametrize("page", [*_PAGES, ROOT / "docs" / "tutorial.md"], ids=page_id)
+def test_a_block_that_does_not_run_says_why(page: Path) -> None:
+    """A comment that is not in the line before a block would be ignored."""
+    reasons = [block.norun for block in command_blocks(page) if block.norun]
+    assert len(reasons) == page.read_text("utf-8").count("<!-- norun")
+    assert all(len(reason.split()) > 2 for reason in reasons)
+
+
+def _script(page: Path, addresses: list[str]) -> str:
+    blocks = [block.text for block in command_blocks(page) if not block.norun]
+    parts = [_STARTED]
+    if not any(map(_SERVES.search, blocks)):
+        parts += [_SERVE, "hrag ingest docs/\n"]
+    for text in blocks:
+        if _SERVES.search(text):
+            parts.append("stop\n")
+        parts.append(_FOREGROUND.sub(r"\1 &\2", text))
+        if _SERVES.search(text):
+            parts += [_SERVING, _LISTENING if "8080" in text else ""]
+    script = "".join(parts)
+    for name, value in _PLACEHOLDERS.items():
+        script = script.replace(name, value)
+    for shown, used in zip(_ADDRESSES, addresses, strict=True):
+        script = script.replace(shown, used if ":" in shown else used.rpartition(":")[2])
+    return script
+
+
+def _write_files(folder: Path) -> None:
+    for name, text in _TEXTS.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name in ("handbook.pdf", "report.pdf"):
+        (folder / name).write_bytes(pdf_of(["Dogs bark. Holidays are thirty days."]))
+    (folder / "notes.log").write_bytes("zażółć\n".encode("cp1250"))
+    with zipfile.ZipFile(folder / "mails.zip", "w") as archive:
+        archive.writestr("first.txt", "The first mail is about dogs.")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * _SESSION_S)
+@pytest.mark.parametrize("page", _RUN, ids=page_id)
+def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    _write_files(tmp_path)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    addresses = free_addresses(len(_ADDRESSES))
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+        "HRAG_INDEXER_ADDRESS": addresses[0],
+        "HRAG_RETRIEVER_ADDRESS": addresses[1],
+        "NO_COLOR": "1",
+    }
+    with subprocess.Popen(
+        ["bash", "-c", _script(page, addresses)],
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    ) as session:
+        try:
+            output, _ = session.communicate(timeout=_SESSION_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(session.pid, signal.SIGKILL)
+    assert session.returncode == 0, output
