@@ -115,14 +115,7 @@ def test_passages_leave_out_the_text_of_better_passages(services, filled, mode):
         assert client.get_chunk(filled, chunk.chunk_id).chunk.content == chunk.content
 
 
-@pytest.mark.parametrize(
-    "joins",
-    [
-        {"merge_adjacent": True},
-        {"mode": SearchMode.CONTEXT},
-        {"mode": SearchMode.SENTENCE_WINDOW},
-    ],
-)
+@pytest.mark.parametrize("joins", [{"merge_adjacent": True}, {"mode": SearchMode.CONTEXT}])
 def test_joined_passages_have_no_overlap_to_keep(services, filled, joins):
     with pytest.raises(InvalidArgument, match="joins passages that overlap") as refused:
         services.client.search(filled, "things", keep_overlap=True, **joins)
