@@ -35,14 +35,16 @@ _SUMMARIES_S = 180.0
 _POLL_S = 0.1
 
 # These settings override the environment. The store, the audit file and the ports of other services
-# must not be touched. A chat model of the services would cost money. Authentication, TLS and quotas
-# are useless here, because only one command calls these services.
+# must not be touched. A chat model and a reranker would cost money, and a reranker would change
+# what is compared. Authentication, TLS and quotas are useless here, because only one command calls
+# these services.
 _SETTINGS = {
     "HRAG_ENGINE": "embedded",
     "HRAG_AUDIT_FILE": "",
     "HRAG_INDEXER_METRICS_ADDRESS": "",
     "HRAG_RETRIEVER_METRICS_ADDRESS": "",
     "HRAG_CHAT_MODEL": "",
+    "HRAG_RERANK_BASE_URL": "",
     "HRAG_AUTH": "none",
     "HRAG_TLS_CERT_FILE": "",
     "HRAG_TLS_KEY_FILE": "",

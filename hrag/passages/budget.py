@@ -306,16 +306,18 @@ class _ChosenPassages:
 
 
 def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
-    """Returns a draft (a chunk) without the text of the passages that it touches.
+    """Returns a draft (a chunk or a window) without the text of the passages that it touches.
 
-    The passages are in order of the text. The remaining text of the draft is contiguous: passages
-    can contain the beginning or the end of the draft, but not only its middle, because no chunk
-    lies completely inside another chunk.
+    The passages are in order of the text. The remaining text of a chunk is contiguous: passages
+    can contain the beginning or the end of the chunk, but not only its middle, because no chunk
+    lies completely inside another chunk. A window can contain whole passages: then the text between
+    passages remains that has the start of its sentence, which must be in no passage.
     """
     record = draft.record
     for passage in passages:
         other = passage.draft().record
-        if other.token_start > record.token_start:
+        is_before = draft.window is not None and other.byte_end <= draft.window.byte_start
+        if other.token_start > record.token_start and not is_before:
             record = _part_before(record, other)
             break
         record = _part_after(record, other)

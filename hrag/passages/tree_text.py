@@ -131,7 +131,7 @@ class TreeText:
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float
     ) -> ChosenSection:
-        """Returns a section that two-stage routing has chosen by its summary.
+        """Returns a section that two-stage routing has chosen.
 
         `leaves` are the indexes of the section's leaves, `summary` is the text of the summary, and
         `score` is its score.

@@ -176,10 +176,11 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class ChosenSection:
-    """A section of a document that a SUMMARY_FIRST search chose by the section's summary.
+    """A section of a document that a SUMMARY_FIRST search chose.
 
-    `score` is the summary's score. `section_path` is the path of the section's first leaf. The
-    fields on pages have the meaning of the fields of `Chunk`.
+    `score` is the section's score, of its best leaf, its summary and its document. `section_path`
+    is the path of the section's first leaf. The fields on pages have the meaning of the fields of
+    `Chunk`.
     """
 
     document_id: str

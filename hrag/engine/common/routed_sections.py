@@ -1,7 +1,7 @@
 """Converts the sections that two-stage routing has chosen into the values that clients receive.
 
-Two-stage routing first ranks the summaries of sections. The search then considers only the leaves
-of the sections with the best summaries.
+Two-stage routing first ranks sections by their leaves, their summaries and their documents. The
+search then considers only the leaves of the best sections.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from hrag.values.search import ChosenSection
 
 @dataclass(frozen=True, slots=True)
 class RoutedSection:
-    """A section whose summary matches the query, so that its leaves are searched.
+    """A section that was chosen, so that its leaves are searched.
 
     `ordinal` is the ordinal of the section's document. `leaves` is the range of the indexes of the
     leaves in the section. `summary` is the label of the section's summary in the summary
-    collection, and `score` is the score of this summary.
+    collection, and `score` is the score of the section.
     """
 
     ordinal: int

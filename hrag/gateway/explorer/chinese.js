@@ -118,7 +118,7 @@ export default {
   "mode.AUTO_MERGE": "叶块；若足够多的子块匹配，则返回较大的文本块。",
   "mode.STANDARD": "匹配的叶块本身。",
   "mode.SENTENCE_WINDOW": "最佳句子及其前后的句子。",
-  "mode.SUMMARY_FIRST": "摘要最匹配的章节之中的较大文本块。",
+  "mode.SUMMARY_FIRST": "最佳文档的最佳章节之中的较大文本块。",
 
   "filter.hint":
     '只搜索符合条件的文档。值可以是文本、数字、true 或 false、日期，或列表，如 ["a", "b"]；加引号表示文本。',
@@ -175,7 +175,7 @@ export default {
   "plan.sequence": "序号",
   "plan.yes": "是",
   "plan.no": "否",
-  "summary.title": { other: "按摘要选出 {n} 个章节" },
+  "summary.title": { other: "选出 {n} 个章节" },
 
   "score.total": "得分",
   "score.lexical": "词法",

@@ -132,7 +132,7 @@ export default {
   "mode.AUTO_MERGE": "The leaves, or a larger chunk if enough of its children match.",
   "mode.STANDARD": "The leaves that match.",
   "mode.SENTENCE_WINDOW": "The best sentences, with the sentences before and after them.",
-  "mode.SUMMARY_FIRST": "Larger chunks, inside the sections whose summaries match best.",
+  "mode.SUMMARY_FIRST": "Larger chunks, inside the best sections of the best documents.",
 
   "filter.hint":
     'Only documents that satisfy the conditions are searched. A value is a text, a number, true or false, a date, or a list such as ["a", "b"]. A value in quotes is a text.',
@@ -191,8 +191,8 @@ export default {
   "plan.yes": "yes",
   "plan.no": "no",
   "summary.title": {
-    one: "{n} section chosen by its summary",
-    other: "{n} sections chosen by their summaries",
+    one: "{n} chosen section",
+    other: "{n} chosen sections",
   },
 
   "score.total": "Score",

@@ -7,7 +7,7 @@ A search runs in steps:
 
 1. Find the eligible rows: the leaves that the search may return.
 
-   * In the mode SUMMARY_FIRST, these are the leaves of the sections whose summaries match best.
+   * In the mode SUMMARY_FIRST, these are the leaves of the best sections.
    * In other modes, these are the leaves of all documents that pass the filter.
    * In every mode, a leaf is eligible only if its heading or text contains the words and phrases
      that the query requires.
@@ -181,8 +181,8 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _filter_or_route(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the rows that are eligible before required terms are checked, and the sections.
 
-        * In the mode SUMMARY_FIRST, the rows in the sections whose summaries match best are
-          eligible. Returns these rows and these sections.
+        * In the mode SUMMARY_FIRST, the rows in the best sections are eligible. Returns these rows
+          and these sections.
         * In other modes, the rows of the documents that pass the filter are eligible. Without a
           filter, all rows are eligible. Returns no sections.
 
@@ -207,7 +207,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return evaluate(self._txn, self._view, filter, self._caches.selections, self._deadline)
 
     def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
-        """Returns the rows of the sections whose summaries match best, and these sections.
+        """Returns the rows of the best sections, and these sections.
 
         The rows belong to all sections that were chosen. Of the sections themselves, only the best
         `_MAX_SHOWN_SECTIONS` are returned. The filter is evaluated on the documents and on their

@@ -42,12 +42,11 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     database `terms`. `tree_bytes` is the size of the encoded tree.
 
     Counts the record, and the LMDB values that contain the tree, the text, the vectors and the
-    original. A large
-    value has pages of its own, and these pages are counted whole. A small value shares its page
-    with values of other documents, so only its share of a page is counted. Also counts the
-    document's entries in other databases: its terms, its id, its ordinal and its log entry. A term
-    is counted as if no other document had it. Free space that an update leaves for later writes is
-    not counted.
+    original. A large value has pages of its own, and these pages are counted whole. A small value
+    shares its page with values of other documents, so only its share of a page is counted. Also
+    counts the document's entries in other databases: its terms, its id, its ordinal and its log
+    entry. A term is counted as if no other document had it. Free space that an update leaves for
+    later writes is not counted.
 
     The record contains three integers that depend on the store: collection id, sequence number and
     stored bytes. Each of them is counted as one digit. So a document has the same size in every

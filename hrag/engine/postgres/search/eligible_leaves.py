@@ -27,14 +27,13 @@ class EligibleLeaves:
     leaves.
 
     In a summary collection, the first leaf of each document is the summary of the whole document,
-    and each other leaf is the summary of a section. With `whole_documents`, only the first leaf of
-    each document is eligible. With `sections`, only the other leaves are eligible.
+    and each other leaf is the summary of a section. With `sections`, only the other leaves are
+    eligible.
     """
 
     count: int
     ordinals: Labels | None = None
     labels: Labels | None = None
-    whole_documents: bool = False
     sections: bool = False
 
     @classmethod
@@ -65,8 +64,6 @@ class EligibleLeaves:
                 "AND (ordinal, leaf) IN "
                 "(SELECT * FROM unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]))"
             )
-        if self.whole_documents:
-            parts.append("AND leaf = 0")
         if self.sections:
             parts.append("AND leaf > 0")
         return " ".join(parts)
@@ -88,8 +85,6 @@ class EligibleLeaves:
             inside &= is_in(ordinals_of(labels), self.ordinals)
         if self.labels is not None:
             inside &= is_in(labels, self.labels)
-        if self.whole_documents:
-            inside &= leaves_of(labels) == 0
         if self.sections:
             inside &= leaves_of(labels) != 0
         return inside

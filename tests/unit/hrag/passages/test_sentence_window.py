@@ -186,3 +186,19 @@ def test_a_window_leaves_out_text_of_better_windows(sentences, expected):
     texts = [source.content(draft.record).strip() for draft in chosen.drafts]
     assert texts == [ENGLISH[borders[first] : borders[end]].strip() for first, end in expected]
     assert not chosen.left_out
+
+
+@pytest.mark.parametrize("margin", [3, 6, 20])
+def test_a_window_around_a_better_leaf_keeps_the_text_of_its_sentence(margin):
+    """The window begins before the leaf, and its sentence comes after the leaf."""
+    source, borders = document(ENGLISH), [0, *sentence_ends(ENGLISH)]
+    leaf = source.tree.record(0, 2)
+    number = next(n for n, start in enumerate(borders) if start >= leaf.char_end)
+    span = span_of(ENGLISH, *borders[number : number + 2])
+    index = leaf_at(source, span[2])[0]
+    drafts = [PassageDraft.of(source, (0, 2), 0), draft_of(source, index, span, margin, 1)]
+    chosen = choose_drafts_within_limits(drafts, PassageLimits(9), Matches(2, index))
+    whole, trimmed = chosen.drafts
+    assert whole.record == leaf
+    assert trimmed.record.byte_start == leaf.byte_end
+    assert ENGLISH[span[2] : span[3]] in source.content(trimmed.record)
