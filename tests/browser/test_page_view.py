@@ -109,6 +109,20 @@ def ink(shown: Locator, box: str) -> int:
     return count
 
 
+def overlaps(shown: Locator) -> int:
+    """Returns how many boxes of the passage overlap a box of the sentence."""
+    script = """(sheet) => {
+      const places = (kind) =>
+        [...sheet.querySelectorAll(kind)].map((each) => each.getBoundingClientRect());
+      const meet = (a, b) =>
+        a.left + 1 < b.right && b.left + 1 < a.right && a.top + 1 < b.bottom && b.top + 1 < a.bottom;
+      const cited = places(".tint-cited");
+      return places(".tint-passage").filter((box) => cited.some((other) => meet(box, other))).length;
+    }"""
+    count: int = shown.locator(".page-sheet").evaluate(script)
+    return count
+
+
 def test_a_passage_opens_its_page_with_the_sentence_marked(press: Explorer) -> None:
     passage = search(press, "gasket pump 4")
     shown = opened_page(press, page_button(passage, 2))
@@ -119,6 +133,7 @@ def test_a_passage_opens_its_page_with_the_sentence_marked(press: Explorer) -> N
     expect(shown.locator(".page-box.tint-cited")).to_have_count(1)
     assert shown.locator(".page-box.tint-passage").count() >= 2
     assert ink(shown, ".page-box.tint-cited") > 100
+    assert overlaps(shown) == 0
     expect(shown.locator(".page-box.tint-cited")).to_be_in_viewport()
     expect(shown.locator(".page-legend")).to_have_text("sentencepassage")
 

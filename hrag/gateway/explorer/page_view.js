@@ -54,8 +54,8 @@ export function pageAt({ firstPage, pageStarts = [] }, offset) {
 
 /**
  * Returns a button that opens a page. `info` is the DocumentInfo of a document whose pages can be
- * shown. `marks` are marks in the form of `markedText`: one of the kind `cited` for the sentence,
- * one of the kind `passage`.
+ * shown. `marks` are marks in the form of `marked_text.js`: one of the kind `passage`, and perhaps
+ * one of the kind `cited`, for the sentence.
  */
 export function pageButton(scope, info, page, marks) {
   const open = () => new PageDialog(scope, info, page, marks).open();
@@ -85,7 +85,7 @@ class PageDialog {
     this.#scope = scope;
     this.#info = info;
     this.#page = page;
-    this.#marks = marks.filter(({ start, end }) => start < end);
+    this.#marks = apart(marks);
     const heading = newId("page");
     this.#dialog = h(
       "dialog",
@@ -198,11 +198,8 @@ class PageDialog {
   #paint({ widthPoints, boxes = [] }, canvas, isSamePage) {
     const label = translate("page.image", { page: this.#page, title: this.#title });
     canvas.setAttribute("aria-label", label);
-    // Boxes of the passage come first, so that those of the sentence cover them.
     const kinds = boxes.map(({ span = 0 }) => this.#marks[span].kind);
-    const places = ["passage", "cited"].flatMap((kind) =>
-      boxes.filter((_, at) => kinds[at] === kind).map((box) => placed(box, kind)),
-    );
+    const places = boxes.map((box, at) => placed(box, kinds[at]));
     this.#sheet.style.setProperty("--width", `${widthPoints * MAX_PIXELS_PER_POINT}px`);
     this.#sheet.replaceChildren(canvas, ...places);
     if (this.#sheet.parentElement !== this.#stage) this.#stage.replaceChildren(this.#sheet);
@@ -227,6 +224,18 @@ class PageDialog {
     this.#dialog.remove();
     this.#opener?.focus();
   }
+}
+
+/** Returns marks that do not overlap: the sentence, and what is before and after it in the passage. */
+function apart(marks) {
+  const passage = marks.find(({ kind }) => kind === "passage");
+  const cited = marks.find(({ kind, start, end }) => kind === "cited" && start < end);
+  const { start, end } = cited ?? { start: passage.end, end: passage.end };
+  const parts = [
+    { ...passage, end: Math.min(passage.end, start) },
+    { ...passage, start: Math.max(passage.start, end) },
+  ];
+  return [cited, ...parts].filter((mark) => mark && mark.start < mark.end);
 }
 
 function setDisabled(control, isDisabled) {
