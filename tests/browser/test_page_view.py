@@ -38,12 +38,13 @@ def _page(*lines: str) -> str:
 
 
 def pump_manual() -> bytes:
-    """Returns a PDF of three pages; the second one has SENTENCE and a line that resembles it."""
+    """Returns a PDF whose second page has SENTENCE and a line like it; the last one has no text."""
     return pdf_of(
         [
             _page("Valves hold the pressure of the cooling circuit.", "They are closed by hand."),
             _page("Pumps are serviced every four weeks.", SENTENCE, TWIN, "Then it is tested."),
             _page("Filters are washed with water.", "They dry in the shade."),
+            "",
         ],
         title="Pump manual",
     )
@@ -128,7 +129,7 @@ def test_a_passage_opens_its_page_with_the_sentence_marked(press: Explorer) -> N
     shown = opened_page(press, page_button(passage, 2))
     expect(shown.get_by_role("heading")).to_have_text("Pump manual")
     expect(shown.get_by_role("img", name="Page 2 of Pump manual")).to_be_visible()
-    expect(shown).to_contain_text("2 of 3")
+    expect(shown).to_contain_text("2 of 4")
     expect(shown.get_by_role("status")).to_have_text("The sentence is marked on 1 line.")
     expect(shown.locator(".page-box.tint-cited")).to_have_count(1)
     assert shown.locator(".page-box.tint-passage").count() >= 2
@@ -148,13 +149,17 @@ def test_pages_are_turned_and_the_focus_stays(press: Explorer) -> None:
     following.focus()
     press.page.keyboard.press("Enter")
     expect(shown.get_by_role("img", name="Page 3 of Pump manual")).to_be_visible()
+    expect(shown.get_by_role("status")).to_contain_text("the sentence is not on this page")
+    press.page.keyboard.press("Enter")
+    expect(shown.get_by_role("img", name="Page 4 of Pump manual")).to_be_visible()
+    expect(shown.get_by_role("status")).to_contain_text("Nothing is marked")
     expect(following).to_be_focused()
     expect(following).to_have_attribute("aria-disabled", "true")
     press.page.keyboard.press("Enter")
-    expect(shown).to_contain_text("3 of 3")
+    expect(shown).to_contain_text("4 of 4")
     previous = shown.get_by_role("button", name="Previous page")
-    previous.click()
-    previous.click()
+    for _ in range(3):
+        previous.click()
     expect(shown.get_by_role("img", name="Page 1 of Pump manual")).to_be_visible()
     expect(previous).to_have_attribute("aria-disabled", "true")
     assert shown.locator(".page-box.tint-cited").count() == 0
