@@ -116,9 +116,11 @@ def overlaps(shown: Locator) -> int:
       const places = (kind) =>
         [...sheet.querySelectorAll(kind)].map((each) => each.getBoundingClientRect());
       const meet = (a, b) =>
-        a.left + 1 < b.right && b.left + 1 < a.right && a.top + 1 < b.bottom && b.top + 1 < a.bottom;
+        a.left + 1 < b.right && b.left + 1 < a.right &&
+        a.top + 1 < b.bottom && b.top + 1 < a.bottom;
       const cited = places(".tint-cited");
-      return places(".tint-passage").filter((box) => cited.some((other) => meet(box, other))).length;
+      const meets = (box) => cited.some((other) => meet(box, other));
+      return places(".tint-passage").filter(meets).length;
     }"""
     count: int = shown.locator(".page-sheet").evaluate(script)
     return count
@@ -205,7 +207,9 @@ def test_a_citation_of_an_answer_opens_its_page(press: Explorer, served: Served)
     expect(offered).to_be_focused()
     name = offered.inner_text()
     press.region("Answer").locator(".answer-text").get_by_role("button", name="Citation").click()
-    shown = opened_page(press, press.page.locator(".passage:focus").get_by_role("button", name=name))
+    shown = opened_page(
+        press, press.page.locator(".passage:focus").get_by_role("button", name=name)
+    )
     expect(shown.get_by_role("status")).to_have_text("The sentence is marked on 1 line.")
 
 
@@ -280,10 +284,9 @@ def _dpi_of(request: str | None) -> int:
     return int(json.loads(request or "{}").get("dpi", 0))
 
 
+@pytest.mark.usefixtures("_filled")
 @pytest.mark.parametrize("name", APPEARANCES)
-def test_the_page_view_is_accessible(
-    opened: Open, served: Served, _filled: None, name: str
-) -> None:
+def test_the_page_view_is_accessible(opened: Open, served: Served, name: str) -> None:
     explorer = opened(served.gateway, **APPEARANCES[name])
     lang = "zh-Hans" if name == "chinese" else "en"
     passage = search(explorer, "gasket pump 4", lang=lang)
