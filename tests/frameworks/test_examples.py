@@ -4,6 +4,7 @@ import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from haystack import component
@@ -12,7 +13,10 @@ from langchain_core.language_models import FakeListChatModel
 from llama_index.core.llms import MockLLM
 
 from hrag.client import Client
+from hrag.integrations.citation import citation
+from hrag.types import Document, SettingsRequest
 from tests.frameworks.conftest import QUERY, TENANT
+from tests.support.documents.pdfs import pdf_of
 from tests.support.servers.processes import Running
 
 pytestmark = pytest.mark.frameworks
@@ -20,9 +24,25 @@ pytestmark = pytest.mark.frameworks
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDE = (DOCS / "guide" / "frameworks.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+PAGE_BLOCKS = [block for block in BLOCKS if "get_page_image" in block]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+def test_the_metadata_of_a_passage_lead_to_its_page(services: Running) -> None:
+    client = services.client
+    client.create_collection("acme", "manuals", SettingsRequest(keep_originals=True))
+    pdf = pdf_of(["Cats sleep all day.", "They like fish. Dogs bark at night."])
+    manual = Document(pdf, "pets.pdf", mime_type="application/pdf")
+    client.ingest("acme", manual, collection="manuals")
+    (passage,) = client.search("acme", "what do dogs bark at?", collection="manuals").passages
+    names: dict[str, Any] = {"client": client}
+    (block,) = PAGE_BLOCKS
+    exec(block, names)
+    image = names["page_of"](citation(passage))
+    assert image.png.startswith(b"\x89PNG")
+    assert [box.span for box in image.boxes] == [0]
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block not in PAGE_BLOCKS])
 def test_examples_of_the_guide_find_the_dogs(
     services: Running, capsys: pytest.CaptureFixture[str], block: str
 ) -> None:

@@ -80,6 +80,9 @@ def test_a_document_carries_its_citation_and_its_metadata(retriever):
         "is_recognised": False,
         "char_start": 0,
         "char_end": len(document.page_content),
+        "sentence_start": document.page_content.index("Dogs"),
+        "sentence_end": document.page_content.index(" They dig"),
+        "sentence_page": 2,
     }
 
 

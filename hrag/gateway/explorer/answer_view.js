@@ -8,7 +8,9 @@ import { Conversation } from "./conversation.js";
 import { button, data, field, h, tr } from "./dom.js";
 import { count, duration, score } from "./format.js";
 import { firstSteps } from "./first_steps.js";
+import { spanMark } from "./marked_text.js";
 import { announce, emptyState, errorBox, loading } from "./notices.js";
+import { pageButton } from "./page_view.js";
 import { pageRange } from "./passage_card.js";
 import { ResultList } from "./result_list.js";
 import { SettingForm } from "./setting_form.js";
@@ -34,6 +36,7 @@ export class AnswerView {
   #fold = h("details", { class: "fold" }, h("summary", { t: "answer.reasoning" }), this.#reasoning);
   #asked = "";
   #list = null;
+  #documents = null; // A promise of the documents whose pages can be shown.
   #conversation = new Conversation(() => this.#clear());
 
   /** `onOpen` is called with an argument for `DocumentView.open`, and `go` with a view's name. */
@@ -145,6 +148,7 @@ export class AnswerView {
     );
     this.#passages.replaceChildren(this.#list.element);
     this.#list.settle();
+    this.#documents = this.#list.offerPages(this.#session);
   }
 
   #showReasoning(piece) {
@@ -219,6 +223,7 @@ export class AnswerView {
             pageRange(citation),
             citation.score !== undefined &&
               h("span", { t: ["answer.nearness", { score: score(citation.score) }] }),
+            this.#citedPage(citation),
           ),
         ),
       );
@@ -229,6 +234,19 @@ export class AnswerView {
       h("h3", {}, tr("answer.citations")),
       h("ol", {}, citations.map(row)),
     );
+  }
+
+  /** Returns a node that gets a button for the page of a citation, if the page can be shown. */
+  #citedPage({ marker, documentId, firstPage, span = {} }) {
+    const slot = h("span", {});
+    const { scope } = this.#session;
+    const passage = this.#list.cards[marker - 1]?.passage.chunk.span ?? {};
+    const marks = [spanMark("cited", span), spanMark("passage", passage)];
+    this.#documents?.then((documents) => {
+      const info = documents.get(documentId);
+      if (info && firstPage) slot.append(pageButton(scope, info, firstPage, marks));
+    });
+    return slot;
   }
 
   #reveal(number, citation) {

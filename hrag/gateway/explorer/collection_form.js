@@ -6,6 +6,7 @@ import { CallError, call } from "./connect.js";
 import { field, h, tr } from "./dom.js";
 import { translate } from "./translation.js";
 
+const FLAG = ["", "true", "false"];
 const SUMMARY_UNITS = ["", "NONE", "CHUNK", "PAGE", "SECTION"];
 
 /** Opens the dialog. `onCreated` is called with the name of the new collection. */
@@ -18,7 +19,8 @@ export function openCollectionForm(tenantId, onCreated) {
   const embedder = textInput({ tPlaceholder: "option.default" });
   const analyzer = textInput({ tPlaceholder: "option.default" });
   const summaries = selectInput(SUMMARY_UNITS);
-  const headings = selectInput(["", "true", "false"]);
+  const headings = selectInput(FLAG);
+  const originals = selectInput(FLAG);
   const settings = () => ({
     levelSizes: levelSizes(levels.value),
     overlapRatio: numberIn(overlap),
@@ -27,7 +29,8 @@ export function openCollectionForm(tenantId, onCreated) {
     embedder: embedder.value.trim() || undefined,
     analyzer: analyzer.value.trim() || undefined,
     summaries: summaries.value ? `SUMMARY_UNIT_${summaries.value}` : undefined,
-    indexHeadings: headings.value ? headings.value === "true" : undefined,
+    indexHeadings: flagIn(headings),
+    keepOriginals: flagIn(originals),
   });
   openDialog({
     title: "collection.new",
@@ -46,6 +49,7 @@ export function openCollectionForm(tenantId, onCreated) {
         field("server.embedding_level", embedded),
         field("server.return_level", returned),
         field("server.headings", headings),
+        field("server.originals", originals),
       ),
     ],
     run: async () => {
@@ -83,6 +87,10 @@ function numberInput(step) {
 
 function numberIn(input) {
   return input.value === "" ? undefined : Number(input.value);
+}
+
+function flagIn(select) {
+  return select.value ? select.value === "true" : undefined;
 }
 
 function selectInput(values) {

@@ -11,6 +11,7 @@ import { count, countOrDash, size, whole } from "./format.js";
 import { LevelMap } from "./level_map.js";
 import { scrollWithin, spanMark } from "./marked_text.js";
 import { errorBox, fill } from "./notices.js";
+import { hasPages, pageAt, pageButton } from "./page_view.js";
 import { pageRange, sections } from "./passage_card.js";
 import { RichText, sourceSwitch } from "./rich_text.js";
 import { utf16Offsets } from "./text_offsets.js";
@@ -238,9 +239,24 @@ export class DocumentView {
     changeAddress({ doc: this.#info.documentId, chunk: chunkId });
     this.#tree.show(chunkId, this.#top.chunk.chunkId);
     this.#map.show(this.#nodes, this.#top.chunk.chunkId, chunkId);
-    this.#chunkFacts.replaceChildren(chunkFacts(this.#nodes.get(chunkId)));
+    const { chunk } = this.#nodes.get(chunkId);
+    this.#chunkFacts.replaceChildren(chunkFacts(chunk, this.#pageOf(chunk)));
     this.#paint(chunkId);
     scrollWithin(this.#text, this.#text.querySelector(".mark-chunk"));
+  }
+
+  /**
+   * Returns a button that opens the page of a chunk, or of the sentence in it that a search marked.
+   * Returns null if the document's pages cannot be shown.
+   */
+  #pageOf(chunk) {
+    if (!hasPages(this.#info) || !chunk.firstPage) return null;
+    const passage = spanMark("passage", chunk.span ?? {});
+    const cited = this.#marks.filter(
+      ({ kind, start, end }) => kind === "cited" && start < passage.end && passage.start < end,
+    );
+    const page = pageAt(chunk, (cited[0] ?? passage).start);
+    return pageButton(this.#session.scope, this.#info, page, [...cited, passage]);
   }
 
   #isShown(chunkId) {
@@ -290,7 +306,7 @@ function contains({ chunk }, offset) {
   return (chunk.span?.charStart ?? 0) <= offset && offset < (chunk.span?.charEnd ?? 0);
 }
 
-function chunkFacts({ chunk }) {
+function chunkFacts(chunk, page) {
   const { chunkId, level = 0, tokenCount = 0, span = {} } = chunk;
   return h(
     "div",
@@ -304,6 +320,7 @@ function chunkFacts({ chunk }) {
       pageRange(chunk),
       tr("document.chars", { start: span.charStart ?? 0, end: span.charEnd ?? 0 }),
       tr("document.bytes", { start: span.byteStart ?? 0, end: span.byteEnd ?? 0 }),
+      page,
     ),
     sections(chunk),
   );

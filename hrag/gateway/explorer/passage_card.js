@@ -5,6 +5,7 @@ import { wholeTerms } from "./code_marks.js";
 import { button, data, h, newId, tr } from "./dom.js";
 import { score } from "./format.js";
 import { scrollWithin, spanMark } from "./marked_text.js";
+import { pageAt, pageButton } from "./page_view.js";
 import { RichText } from "./rich_text.js";
 import { scoreList } from "./score_list.js";
 import { bindText } from "./translation.js";
@@ -14,6 +15,8 @@ export class PassageCard {
   #marks;
   #content;
   #added = []; // The marks of a leaf or a citation that the user has asked for.
+  #page = h("span", {}); // The button that opens the page, if the document's pages can be shown.
+  #paged = null; // The scope and the DocumentInfo of such a document.
   #text = h("div", { class: "passage-text rich-text", dir: "auto" });
   #notes = h("span", { class: "card-notes" });
   #expand = button("passage.expand", () => this.#setExpanded(!this.#isExpanded), {
@@ -43,7 +46,7 @@ export class PassageCard {
         scoreColumn(passage),
       ),
       this.#text,
-      h("footer", {}, this.#expand, open, this.#notes),
+      h("footer", {}, this.#expand, open, this.#page, this.#notes),
       this.#leaves(),
     );
     this.paint();
@@ -60,6 +63,12 @@ export class PassageCard {
 
   clearNotes() {
     this.#notes.replaceChildren();
+  }
+
+  /** Adds a button that opens the page of the sentence. `info` is the passage's DocumentInfo. */
+  offerPage(scope, info) {
+    this.#paged = { scope, info };
+    this.#paintPage();
   }
 
   /**
@@ -80,6 +89,7 @@ export class PassageCard {
   reveal(span) {
     this.#added = [spanMark("aim", span)];
     this.paint();
+    this.#paintPage();
     this.#setExpanded(true);
     this.element.focus({ preventScroll: true });
     (this.#text.querySelector(".mark-aim") ?? this.element).scrollIntoView({ block: "center" });
@@ -89,6 +99,18 @@ export class PassageCard {
   paint() {
     const nodes = this.#content.nodes([...this.#marks, ...this.#added]);
     this.#text.replaceChildren(...nodes);
+  }
+
+  /** The page is that of the leaf or citation that the user has asked for, or of the sentence. */
+  #paintPage() {
+    if (!this.#paged) return;
+    const [asked] = this.#added;
+    const { span = {}, firstPage } = this.passage.matchedSentence ?? {};
+    const cited = spanMark("cited", span);
+    const sentence = asked ? { ...asked, kind: "cited" } : cited;
+    const page = asked ? pageAt(this.#chunk, asked.start) : firstPage || this.#chunk.firstPage;
+    const marks = [sentence, spanMark("passage", this.#chunk.span ?? {})];
+    this.#page.replaceChildren(pageButton(this.#paged.scope, this.#paged.info, page, marks));
   }
 
   #setExpanded(isExpanded) {

@@ -3,6 +3,7 @@
 import { data, facts, h, tr } from "./dom.js";
 import { count, score, whole } from "./format.js";
 import { emptyState } from "./notices.js";
+import { documentsWithPages } from "./page_view.js";
 import { PassageCard, pageRange, sections } from "./passage_card.js";
 import { sourceSwitch } from "./rich_text.js";
 import { requestView } from "./request_view.js";
@@ -52,6 +53,21 @@ export class ResultList {
   #paint() {
     for (const card of this.cards) card.paint();
     this.settle();
+  }
+
+  /**
+   * Adds to the passages of documents whose pages can be shown a button that opens the page. Returns
+   * these documents, as a map from their ids to their DocumentInfos.
+   */
+  async offerPages(session) {
+    const { scope } = session;
+    const passages = this.cards.map(({ passage }) => passage);
+    const documents = await documentsWithPages(session, passages);
+    for (const card of this.cards) {
+      const info = documents.get(card.passage.chunk.documentId);
+      if (info) card.offerPage(scope, info);
+    }
+    return documents;
   }
 
   /** Cuts the long texts of passages. Must be called after `element` was added to the page. */

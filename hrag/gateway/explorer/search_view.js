@@ -195,6 +195,7 @@ export class SearchView {
       () => this.#search({ isStep: false }),
     );
     list?.settle();
+    list?.offerPages(this.#session);
     return list;
   }
 }

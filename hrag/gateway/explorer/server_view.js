@@ -105,5 +105,6 @@ export function collectionFacts({ documentCount, settings }) {
       settings.analyzer ? h("code", {}, data(settings.analyzer)) : tr("server.none"),
     ],
     ["server.headings", tr(settings.indexHeadings ? "plan.yes" : "plan.no")],
+    ["server.originals", tr(settings.keepOriginals ? "plan.yes" : "plan.no")],
   ]);
 }
