@@ -64,9 +64,6 @@ from hrag.values.filters import Filter, filter_digest, only_document
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import ChosenSection, SearchMode
 
-# The response of a search lists at most this many of the sections that routing by summaries has
-# chosen. It is also the highest count of passages that a search returns.
-_MAX_SHOWN_SECTIONS = 100
 _Eligible: TypeAlias = tuple[EligibleRows, tuple[ChosenSection, ...], SectionChoice | None]
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
@@ -209,8 +206,8 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the rows of the sections whose summaries match best, and these sections.
 
-        The rows belong to all sections that were chosen. Of the sections themselves, only the best
-        `_MAX_SHOWN_SECTIONS` are returned. The filter is evaluated on the documents and on their
+        The rows belong to all sections that were chosen. Of the sections themselves, only those
+        that the response lists are returned. The filter is evaluated on the documents and on their
         summary documents, which have the same metadata.
         """
         if self._summaries is None:
@@ -227,7 +224,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         evidence = EmbeddedEvidence(self._txn, request, leaves, summaries)
         choice = choose_sections(request, evidence, self._view.living)
         sections = chosen_sections(
-            choice.sections[:_MAX_SHOWN_SECTIONS],
+            choice.sections.shown(request),
             self._reader_of(self._summaries),
             self._documents,
             self.settings.tree.embedding_level,

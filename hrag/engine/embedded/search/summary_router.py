@@ -9,14 +9,12 @@ the summaries of the document's sections.
 only leaves of these sections.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hrag.engine.common.candidates import RowNumbers
-from hrag.engine.common.labels import first_labels, label, leaves_of
+from hrag.engine.common.labels import first_labels, leaves_of
 from hrag.engine.common.records import Summarised
-from hrag.engine.common.routed_sections import RoutedSection
+from hrag.engine.common.routed_sections import Sections
 from hrag.engine.common.section_choice import Ranked
 from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
@@ -109,13 +107,10 @@ class EmbeddedEvidence:
         }
 
 
-def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
+def rows_of_sections(view: View, sections: Sections) -> RowNumbers:
     """Returns the rows of all leaves in `sections`, ascending: `uint32[n]`.
 
     The sections must not overlap.
     """
-    bounds = sorted(
-        (label(section.ordinal, section.leaves.start), len(section.leaves)) for section in sections
-    )
-    starts, counts = np.array(bounds, np.uint64).reshape(-1, 2).T
-    return view.rows_between(starts, starts + counts)
+    order = np.argsort(sections.starts)
+    return view.rows_between(sections.starts[order], sections.ends[order])
