@@ -93,18 +93,28 @@ class EmbeddedEvidence:
         return Ranked.of(self._summary_ranker.best(eligible, max(len(rows), 1)))
 
     def summarised(self, ordinals: Ordinals, summaries: Ordinals) -> dict[int, Summarised]:
-        """Reads what is summarised. Implements `SectionEvidence.summarised`."""
-        collection = self._summaries.view.collection
-        numbers = set(summaries.tolist())
-        for ordinal in ordinals.tolist():
-            address = address_of(self._txn, self._leaves.view.collection, ordinal)
+        """Reads what is summarised. Implements `SectionEvidence.summarised`.
+
+        Most of it is cached, because to find the summaries of a document, its record is decoded.
+        """
+        numbers = set(summaries.tolist()).union(*map(self._summaries_of, ordinals.tolist()))
+        return {number: self._summarised(number) for number in sorted(numbers)}
+
+    def _summaries_of(self, ordinal: int) -> tuple[int, ...]:
+        """Returns the ordinal of a document's summary document, or nothing if it has none."""
+
+        def read() -> tuple[int, ...]:
+            address = address_of(self._txn, documents, ordinal)
             name = self._txn.documents.require(address).document_id
-            number = self._txn.document_ids.get((collection, name))
-            if number is not None:
-                numbers.add(number)
-        return {
-            number: self._txn.summarised.require((collection, number)) for number in sorted(numbers)
-        }
+            number = self._txn.document_ids.get((self._summaries.view.collection, name))
+            return () if number is None else (number,)
+
+        documents = self._leaves.view.collection
+        return self._txn.cache.once(("summaries", documents, ordinal), read)
+
+    def _summarised(self, number: int) -> Summarised:
+        key = (self._summaries.view.collection, number)
+        return self._txn.cache.once(("summarised", *key), lambda: self._txn.summarised.require(key))
 
 
 def rows_of_sections(view: View, sections: Sections) -> RowNumbers:
