@@ -129,10 +129,10 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
-        eligible, sections, choice = self._eligible_rows(request, stages)
         began = time.perf_counter()
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
+        eligible, sections, choice = self._eligible_rows(request, ranker, stages)
         fetch = Fetch(self._documents, request, form, self._locator(ranker), self._deadline)
         return search(
             request,
@@ -159,14 +159,16 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             weights = ranker.lexical.weights
         return TermLocator(analyzer(name) if name else None, ids, weights)
 
-    def _eligible_rows(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
+    def _eligible_rows(
+        self, request: FindRequest, ranker: Ranker, stages: list[Stage]
+    ) -> _Eligible:
         """Returns the rows that the search may return, and the sections that routing has chosen.
 
         Routing chooses sections by their summaries. It is used only in the mode SUMMARY_FIRST; in
         other modes, no sections are returned. Appends the name, the start time and the end time of
         each step to `stages`.
         """
-        eligible, sections, choice = self._filter_or_route(request, stages)
+        eligible, sections, choice = self._filter_or_route(request, ranker, stages)
         if request.required:
             began = time.perf_counter()
             eligible = rows_with_required_parts(
@@ -175,7 +177,9 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             stages.append(("filter", began, time.perf_counter()))
         return eligible, sections, choice
 
-    def _filter_or_route(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
+    def _filter_or_route(
+        self, request: FindRequest, ranker: Ranker, stages: list[Stage]
+    ) -> _Eligible:
         """Returns the rows that are eligible before required terms are checked, and the sections.
 
         * In the mode SUMMARY_FIRST, the rows in the sections whose summaries match best are
@@ -186,7 +190,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         Rows of deleted documents are never eligible.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
-            return self._route_by_summaries(request, stages)
+            return self._route_by_summaries(request, ranker, stages)
         if request.filter is None:
             return EligibleRows(self._view), (), None
         began = time.perf_counter()
@@ -203,7 +207,9 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         """Returns the rows of the documents that pass a filter."""
         return evaluate(self._txn, self._view, filter, self._caches.selections, self._deadline)
 
-    def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
+    def _route_by_summaries(
+        self, request: FindRequest, ranker: Ranker, stages: list[Stage]
+    ) -> _Eligible:
         """Returns the rows of the sections whose summaries match best, and these sections.
 
         The rows belong to all sections that were chosen. Of the sections themselves, only those
@@ -221,7 +227,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             leaves = EligibleRows(self._view, self._rows_passing(request.filter))
             stages.append(("filter", began, time.perf_counter()))
             began = time.perf_counter()
-        evidence = EmbeddedEvidence(self._txn, request, leaves, summaries)
+        evidence = EmbeddedEvidence(self._txn, request, ranker, leaves, summaries)
         choice = choose_sections(request, evidence, self._view.living)
         sections = chosen_sections(
             choice.sections.shown(request),

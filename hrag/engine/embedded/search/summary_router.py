@@ -57,20 +57,22 @@ class EmbeddedEvidence:
     """Ranks the leaves and the summaries of a collection. Implements `SectionEvidence`.
 
     `leaves` are the eligible leaves of the collection, and `summaries` are the eligible rows of its
-    summary collection: those of the documents that pass the request's filter.
+    summary collection: those of the documents that pass the request's filter. `ranker` ranks rows
+    of the view of `leaves`.
     """
 
     def __init__(
         self,
         txn: Txn,
         request: FindRequest,
+        ranker: Ranker,
         leaves: EligibleRows,
         summaries: EligibleRows,
     ) -> None:
         self._txn = txn
         self._leaves, self._summaries = leaves, summaries
         self._candidates = request.candidates
-        self._leaf_ranker = Ranker(leaves.view, request)
+        self._leaf_ranker = ranker
         self._summary_ranker = Ranker(summaries.view, request)
 
     def leaves(self, ordinals: Ordinals | None = None) -> Ranked:
