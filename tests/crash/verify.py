@@ -8,6 +8,7 @@ summaries must also find the same.
 
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store.environment import open_for_reading
 from hrag.errors import OriginalNotFound
 from hrag.types import (
+    DEFAULT_CANDIDATES,
     MAX_TOP_SECTIONS,
     Aggregation,
     DocumentInfo,
@@ -41,6 +43,7 @@ from tests.crash.documents import (
 from tests.crash.ledger import CREATED, Collection, Entry
 from tests.support.documents.fakes import (
     SCORE_TOLERANCE,
+    Leaf,
     ModelCollection,
     find,
     matched_leaves,
@@ -189,13 +192,46 @@ class ExactSearch:
     def compare_by_summaries(self, client: Client, source: random.Random) -> float:
         """Returns the recall of a search by summaries that searches in all sections.
 
-        Fails if a summary is not the one of its section's text.
+        It is the share of the chunks with the nearest leaves, as many leaves as are ranked first,
+        that the search returned: documents change only the order of these. Fails if a summary is
+        not the one of its section's text, or if a score is wrong.
         """
         query = random_query(source)
-        result = self._search(client, query, SearchMode.SUMMARY_FIRST, MAX_TOP_SECTIONS)
+        result = self._search(client, query, SearchMode.SUMMARY_FIRST, MAX_TOP_SECTIONS, _LIMIT)
         for section in result.sections:
             check_section(self._tenant_id, section, self._versions[section.document_id])
-        return self._recall(result.passages, query)
+        scores = self._model.scores(np.array(query))
+        self._check_document_shares(result.passages, scores)
+        groups = self._model.groups(scores, _RETURN_LEVEL, Aggregation.MAX)
+        assert len(result.passages) == min(len(groups), _LIMIT)
+        returned = {passage.chunk.chunk_id for passage in result.passages}
+        assert returned <= groups.keys()
+        least = min(sorted(scores.values(), reverse=True)[:_LIMIT], default=0.0)
+        best = {name for name, group in groups.items() if group.score > least + SCORE_TOLERANCE}
+        return len(best & returned) / len(best) if best else 1.0
+
+    def _check_document_shares(
+        self, passages: tuple[Passage, ...], scores: Mapping[Leaf, float]
+    ) -> None:
+        """Fails unless each score is a cosine plus the share of the document's score.
+
+        The share is the same for all leaves of a document, and not larger than it can be.
+        """
+        shares: dict[str, float] = {}
+        for passage in passages:
+            assert passage.score == max(child.score for child in passage.matched_children)
+            for child in passage.matched_children:
+                ((document_id, leaf), score), *_ = matched_leaves(
+                    [replace(passage, matched_children=(child,))]
+                ).items()
+                cosine = scores[document_id, leaf]
+                assert child.dense_score == pytest.approx(cosine, abs=SCORE_TOLERANCE)
+                share = shares.setdefault(document_id, score - cosine)
+                assert score - cosine == pytest.approx(share, abs=2 * SCORE_TOLERANCE)
+        for document_id, share in shares.items():
+            cosines = [score for (name, _), score in scores.items() if name == document_id]
+            nearest = [max(cosine, 0.0) for cosine in sorted(cosines, reverse=True)[:3]]
+            assert share <= 0.25 * (sum(nearest) / len(nearest) + 0.25) + SCORE_TOLERANCE
 
     def _small_to_big(self, client: Client, query: Vector) -> float:
         return self._recall(self._search(client, query, SearchMode.SMALL_TO_BIG).passages, query)
@@ -216,7 +252,12 @@ class ExactSearch:
         return reached / len(best) if best else 1.0
 
     def _search(
-        self, client: Client, query: Query, mode: SearchMode, top_sections: int | None = None
+        self,
+        client: Client,
+        query: Query,
+        mode: SearchMode,
+        top_sections: int | None = None,
+        candidates: int = DEFAULT_CANDIDATES,
     ) -> SearchResult:
         """Searches by vectors only if `query` is a vector, and by words only if it is a text."""
         level = None if mode is SearchMode.STANDARD else _RETURN_LEVEL
@@ -228,6 +269,7 @@ class ExactSearch:
             limit=_LIMIT,
             return_level=level,
             top_sections=top_sections,
+            candidates=candidates,
             keep_overlap=True,
         )
         for passage in result.passages:

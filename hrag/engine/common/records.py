@@ -6,11 +6,14 @@ fixed binary format, which is faster to decode.
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import starmap
 from operator import add, attrgetter
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hrag.passages.outline import Outline
 from hrag.values import canonical_json
@@ -295,23 +298,34 @@ _FIELDS = [*_FIELDS_WITHOUT_METADATA, "metadata"]
 _values = attrgetter(*_FIELDS_WITHOUT_METADATA)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Summarised:
     """Says which text each leaf of a document in a summary collection summarises.
 
     `ordinal` is the ordinal of the summarised document. The first leaf is the summary of this whole
-    document. Each further leaf is the summary of one section. `sections` has one range for each of
-    these sections, in order: the indexes of the section's leaves in the summarised document.
+    document. Each further leaf is the summary of one section. `bounds` has one row for each of
+    these sections, in order: the index of the section's first leaf in the summarised document, and
+    the index after its last leaf, `uint32[n, 2]`.
     """
 
     ordinal: int
-    sections: tuple[range, ...]
+    bounds: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, ordinal: int, sections: Sequence[range]) -> "Summarised":
+        """Returns the record of a document whose sections have these leaves."""
+        bounds = [(section.start, section.stop) for section in sections]
+        return cls(ordinal, np.array(bounds, np.uint32).reshape(-1, 2))
+
+    @property
+    def sections(self) -> tuple[range, ...]:
+        """The indexes of the leaves in each section."""
+        return tuple(range(start, stop) for start, stop in self.bounds.tolist())
 
     def to_bytes(self) -> bytes:
-        bounds = [bound for section in self.sections for bound in (section.start, section.stop)]
-        return struct.pack(f"<Q{len(bounds)}I", self.ordinal, *bounds)
+        return struct.pack("<Q", self.ordinal) + self.bounds.astype("<u4").tobytes()
 
     @classmethod
     def from_bytes(cls, value: Buffer) -> "Summarised":
-        ordinal, *bounds = struct.unpack(f"<Q{(len(value) - 8) // 4}I", value)
-        return cls(ordinal, tuple(map(range, bounds[::2], bounds[1::2])))
+        (ordinal,) = struct.unpack_from("<Q", value)
+        return cls(ordinal, np.frombuffer(bytes(value[8:]), "<u4").reshape(-1, 2))

@@ -803,7 +803,7 @@ class _Evidence:
 
     def summarised(self, ordinals, summaries):
         return {
-            ordinal: Summarised(ordinal, tuple(x.summary.leaves for x in version.summaries[1:]))
+            ordinal: Summarised.of(ordinal, [x.summary.leaves for x in version.summaries[1:]])
             for ordinal in sorted({*ordinals.tolist(), *summaries.tolist()})
             if (version := self.versions[ordinal]).summaries
         }
@@ -878,7 +878,8 @@ class MemorySnapshot:
         if request.mode is SearchMode.SUMMARY_FIRST:
             best = self._best_summaries(request, versions, ranking)
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
-            sections = tuple(summary.section(self._level) for summary in best[:100])
+            shown = min(request.top_sections or request.limit, 100)
+            sections = tuple(summary.section(self._level) for summary in best[:shown])
         required = RequiredParts(request.required, folding_of(self.settings.analyzer))
         return [leaf for leaf in leaves if required.are_in(leaf.text.searched_texts())], sections
 
@@ -889,10 +890,9 @@ class MemorySnapshot:
         evidence = _Evidence(plain, versions, leaves, summaries)
         count = sum(len(version.leaves) for version in self._contents.versions.values())
         choice = choose_sections(request, evidence, count)
+        document_scores = zip(choice.documents.tolist(), choice.document_scores, strict=True)
         ranking.document_scores = {
-            version: choice.document_scores[ordinal]
-            for ordinal, version in evidence.versions.items()
-            if ordinal in choice.document_scores
+            evidence.versions[ordinal]: score for ordinal, score in document_scores
         }
         return [
             _Scored(

@@ -64,9 +64,6 @@ from hrag.values.filters import Filter, filter_digest, only_document
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import ChosenSection, SearchMode
 
-# The response of a search lists at most this many of the sections that routing by summaries has
-# chosen. It is also the highest count of passages that a search returns.
-_MAX_SHOWN_SECTIONS = 100
 _Eligible: TypeAlias = tuple[EligibleRows, tuple[ChosenSection, ...], SectionChoice | None]
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
@@ -132,10 +129,10 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
-        eligible, sections, choice = self._eligible_rows(request, stages)
         began = time.perf_counter()
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
+        eligible, sections, choice = self._eligible_rows(request, ranker, stages)
         fetch = Fetch(self._documents, request, form, self._locator(ranker), self._deadline)
         return search(
             request,
@@ -162,14 +159,16 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             weights = ranker.lexical.weights
         return TermLocator(analyzer(name) if name else None, ids, weights)
 
-    def _eligible_rows(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
+    def _eligible_rows(
+        self, request: FindRequest, ranker: Ranker, stages: list[Stage]
+    ) -> _Eligible:
         """Returns the rows that the search may return, and the sections that routing has chosen.
 
         Routing chooses sections by their summaries. It is used only in the mode SUMMARY_FIRST; in
         other modes, no sections are returned. Appends the name, the start time and the end time of
         each step to `stages`.
         """
-        eligible, sections, choice = self._filter_or_route(request, stages)
+        eligible, sections, choice = self._filter_or_route(request, ranker, stages)
         if request.required:
             began = time.perf_counter()
             eligible = rows_with_required_parts(
@@ -178,7 +177,9 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             stages.append(("filter", began, time.perf_counter()))
         return eligible, sections, choice
 
-    def _filter_or_route(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
+    def _filter_or_route(
+        self, request: FindRequest, ranker: Ranker, stages: list[Stage]
+    ) -> _Eligible:
         """Returns the rows that are eligible before required terms are checked, and the sections.
 
         * In the mode SUMMARY_FIRST, the rows in the best sections are eligible. Returns these rows
@@ -189,7 +190,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         Rows of deleted documents are never eligible.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
-            return self._route_by_summaries(request, stages)
+            return self._route_by_summaries(request, ranker, stages)
         if request.filter is None:
             return EligibleRows(self._view), (), None
         began = time.perf_counter()
@@ -206,11 +207,13 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         """Returns the rows of the documents that pass a filter."""
         return evaluate(self._txn, self._view, filter, self._caches.selections, self._deadline)
 
-    def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
+    def _route_by_summaries(
+        self, request: FindRequest, ranker: Ranker, stages: list[Stage]
+    ) -> _Eligible:
         """Returns the rows of the best sections, and these sections.
 
-        The rows belong to all sections that were chosen. Of the sections themselves, only the best
-        `_MAX_SHOWN_SECTIONS` are returned. The filter is evaluated on the documents and on their
+        The rows belong to all sections that were chosen. Of the sections themselves, only those
+        that the response lists are returned. The filter is evaluated on the documents and on their
         summary documents, which have the same metadata.
         """
         if self._summaries is None:
@@ -224,10 +227,10 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             leaves = EligibleRows(self._view, self._rows_passing(request.filter))
             stages.append(("filter", began, time.perf_counter()))
             began = time.perf_counter()
-        evidence = EmbeddedEvidence(self._txn, request, leaves, summaries)
+        evidence = EmbeddedEvidence(self._txn, request, ranker, leaves, summaries)
         choice = choose_sections(request, evidence, self._view.living)
         sections = chosen_sections(
-            choice.sections[:_MAX_SHOWN_SECTIONS],
+            choice.sections.shown(request),
             self._reader_of(self._summaries),
             self._documents,
             self.settings.tree.embedding_level,

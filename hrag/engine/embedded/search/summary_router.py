@@ -9,14 +9,12 @@ the summaries of the document's sections.
 only leaves of these sections.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hrag.engine.common.candidates import RowNumbers
-from hrag.engine.common.labels import first_labels, label, leaves_of
+from hrag.engine.common.labels import first_labels, leaves_of
 from hrag.engine.common.records import Summarised
-from hrag.engine.common.routed_sections import RoutedSection
+from hrag.engine.common.routed_sections import Sections
 from hrag.engine.common.section_choice import Ranked
 from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
@@ -59,20 +57,22 @@ class EmbeddedEvidence:
     """Ranks the leaves and the summaries of a collection. Implements `SectionEvidence`.
 
     `leaves` are the eligible leaves of the collection, and `summaries` are the eligible rows of its
-    summary collection: those of the documents that pass the request's filter.
+    summary collection: those of the documents that pass the request's filter. `ranker` ranks rows
+    of the view of `leaves`.
     """
 
     def __init__(
         self,
         txn: Txn,
         request: FindRequest,
+        ranker: Ranker,
         leaves: EligibleRows,
         summaries: EligibleRows,
     ) -> None:
         self._txn = txn
         self._leaves, self._summaries = leaves, summaries
         self._candidates = request.candidates
-        self._leaf_ranker = Ranker(leaves.view, request)
+        self._leaf_ranker = ranker
         self._summary_ranker = Ranker(summaries.view, request)
 
     def leaves(self, ordinals: Ordinals | None = None) -> Ranked:
@@ -95,27 +95,34 @@ class EmbeddedEvidence:
         return Ranked.of(self._summary_ranker.best(eligible, max(len(rows), 1)))
 
     def summarised(self, ordinals: Ordinals, summaries: Ordinals) -> dict[int, Summarised]:
-        """Reads what is summarised. Implements `SectionEvidence.summarised`."""
-        collection = self._summaries.view.collection
-        numbers = set(summaries.tolist())
-        for ordinal in ordinals.tolist():
-            address = address_of(self._txn, self._leaves.view.collection, ordinal)
+        """Reads what is summarised. Implements `SectionEvidence.summarised`.
+
+        Most of it is cached, because to find the summaries of a document, its record is decoded.
+        """
+        numbers = set(summaries.tolist()).union(*map(self._summaries_of, ordinals.tolist()))
+        return {number: self._summarised(number) for number in sorted(numbers)}
+
+    def _summaries_of(self, ordinal: int) -> tuple[int, ...]:
+        """Returns the ordinal of a document's summary document, or nothing if it has none."""
+
+        def read() -> tuple[int, ...]:
+            address = address_of(self._txn, documents, ordinal)
             name = self._txn.documents.require(address).document_id
-            number = self._txn.document_ids.get((collection, name))
-            if number is not None:
-                numbers.add(number)
-        return {
-            number: self._txn.summarised.require((collection, number)) for number in sorted(numbers)
-        }
+            number = self._txn.document_ids.get((self._summaries.view.collection, name))
+            return () if number is None else (number,)
+
+        documents = self._leaves.view.collection
+        return self._txn.cache.once(("summaries", documents, ordinal), read)
+
+    def _summarised(self, number: int) -> Summarised:
+        key = (self._summaries.view.collection, number)
+        return self._txn.cache.once(("summarised", *key), lambda: self._txn.summarised.require(key))
 
 
-def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
+def rows_of_sections(view: View, sections: Sections) -> RowNumbers:
     """Returns the rows of all leaves in `sections`, ascending: `uint32[n]`.
 
     The sections must not overlap.
     """
-    bounds = sorted(
-        (label(section.ordinal, section.leaves.start), len(section.leaves)) for section in sections
-    )
-    starts, counts = np.array(bounds, np.uint64).reshape(-1, 2).T
-    return view.rows_between(starts, starts + counts)
+    order = np.argsort(sections.starts)
+    return view.rows_between(sections.starts[order], sections.ends[order])

@@ -158,7 +158,7 @@ class WriteTransaction:
             self._put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
             key = collection.collection_id, self._shared.last_number(schema.LAST_ORDINAL)
-            self._txn.summarised.put(key, Summarised(ordinal, sections))
+            self._txn.summarised.put(key, Summarised.of(ordinal, sections))
         return is_waiting
 
     def put_stored(

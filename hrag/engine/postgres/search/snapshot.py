@@ -48,9 +48,6 @@ from hrag.values.filters import Filter, only_document
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import ChosenSection, SearchMode
 
-# A response lists at most this many of the sections that two-stage routing chose. This is also the
-# largest limit of passages that a request may have.
-_MAX_SHOWN_SECTIONS = 100
 _Eligible: TypeAlias = tuple[EligibleLeaves, tuple[ChosenSection, ...], SectionChoice | None]
 
 _LEAF_COUNT = """
@@ -240,8 +237,8 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Chooses the sections with the best summaries; returns their leaves and the sections.
 
-        The first value has the leaves of all chosen sections. The second value lists at most
-        `_MAX_SHOWN_SECTIONS` of these sections, best first. The filter is evaluated on the
+        The first value has the leaves of all chosen sections. The second value lists those of
+        these sections that the response lists, best first. The filter is evaluated on the
         documents and on their summaries, which have the same metadata.
         """
         summaries = self._summaries
@@ -255,7 +252,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         )
         choice = choose_sections(request, evidence, self._collection.leaves)
         sections = chosen_sections(
-            choice.sections[:_MAX_SHOWN_SECTIONS],
+            choice.sections.shown(request),
             PostgresDocuments(self._connection, summaries),
             self._documents,
             self.settings.tree.embedding_level,

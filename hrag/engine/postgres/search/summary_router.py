@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from hrag.engine.common import routed_sections
-from hrag.engine.common.labels import Labels, first_labels, labels_of, split_label
+from hrag.engine.common.labels import Labels, first_labels, split_label
 from hrag.engine.common.records import Summarised
-from hrag.engine.common.routed_sections import RoutedSection
+from hrag.engine.common.routed_sections import RoutedSection, Sections
 from hrag.engine.common.section_choice import Ranked
 from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.find import FindRequest
@@ -105,10 +105,9 @@ def chosen_sections(
     return routed_sections.chosen_sections(routed, summaries, documents, leaf_level)
 
 
-def leaves_in(routed: Sequence[RoutedSection]) -> Labels:
+def leaves_in(sections: Sections) -> Labels:
     """Returns the labels of all leaves in the sections, ascending and without duplicates."""
-    parts = [
-        labels_of(section.ordinal, section.leaves.stop)[section.leaves.start :]
-        for section in routed
-    ]
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    counts = sections.leaf_counts.astype(np.int64)
+    preceding = np.cumsum(counts) - counts
+    leaves = np.arange(counts.sum()) - np.repeat(preceding, counts)
+    return np.unique(np.repeat(sections.starts, counts) + leaves.astype(np.uint64))

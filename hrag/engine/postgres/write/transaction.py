@@ -252,7 +252,7 @@ class TenantTransaction:
             self._mark_summarised(number, version)
             if draft is not None:
                 self._next_sequence()
-                summarised = Summarised(ordinal, sections).to_bytes()
+                summarised = Summarised.of(ordinal, sections).to_bytes()
                 summaries_id = summary_id_of(number)
                 current = draft.analysed_by(self._changes[summaries_id].analyzer)
                 described = current.described_as(version.record)
