@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from benchmarks.quality.sets import QualitySet
 from hrag.evaluation.questions import GoldSpan, Question, TextSpan
 from hrag.types import Document
 from hrag.values.formats import MARKDOWN
@@ -256,6 +257,12 @@ def questions() -> tuple[Question, ...]:
         )
         for number, (report, (text, start, end)) in enumerate(drawn, 1)
     )
+
+
+def report_set() -> QualitySet:
+    """Returns the reports and the questions as a set."""
+    documents = tuple(report.document for report in reports())
+    return QualitySet(NAME, NAME, lambda: documents, questions())
 
 
 def _report(firm: str, year: int) -> Report:
