@@ -90,6 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="NOISE",
         help="use a simulated reranker that knows the gold and guesses for this share of the texts",
     )
+    parser.add_argument(
+        "--report-seed",
+        type=int,
+        default=reports.SEED,
+        help="generate other reports, whose figures are not compared with the stored run",
+    )
     parser.add_argument("--results", type=Path, default=QUALITY, help="folder of the results")
     parser.add_argument("--store", action="store_true", help="make the latest run the stored one")
     options = parser.parse_args(arguments)
@@ -109,9 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    sets = _sets(options.data, options.sets)
+    sets = _sets(options.data, options.sets, options.report_seed)
     settings = default_settings(options.embedder)
     has_oracle = options.oracle is not None
+    is_stored = not has_oracle and options.report_seed == reports.SEED
     with ExitStack() as stack:
         if has_oracle:
             url = stack.enter_context(oracle_serving(Oracle(sets, options.oracle)))
@@ -119,13 +126,15 @@ def _measure(options: argparse.Namespace) -> int:
             settings |= {"HRAG_RERANK_BASE_URL": url, "HRAG_RERANK_TIMEOUT_S": "60"}
         client = stack.enter_context(serving(settings))
         latest = run(client, sets, options.compare, "make bench-quality DATA=folder")
-    # The stored run has figures of all sets and systems, without a reranker.
+    # The stored run has all sets and systems, the reports of SEED, and no reranker.
     partial = bool(options.sets) or options.compare != SYSTEMS
     store_command = f"python -m {__package__} --store"
-    return _folder(options).judge(latest, store_command, partial=partial, compares=not has_oracle)
+    return _folder(options).judge(latest, store_command, partial=partial, compares=is_stored)
 
 
-def _sets(folder: Path | None, only: Sequence[str]) -> list[QualitySet]:
+def _sets(
+    folder: Path | None, only: Sequence[str], report_seed: int = reports.SEED
+) -> list[QualitySet]:
     """Returns the sets in the folder and the reports, or those of them that `only` names."""
     in_folder = [name for name in only if name != reports.NAME]
     sets: list[QualitySet] = []
@@ -134,7 +143,7 @@ def _sets(folder: Path | None, only: Sequence[str]) -> list[QualitySet]:
             raise NoSets(f"Name the folder of {', '.join(in_folder)}. {NEEDED}")
         sets = read_sets(folder, in_folder)
     if not only or reports.NAME in only:
-        sets.append(reports.report_set())
+        sets.append(reports.report_set(report_seed))
     return sets
 
 

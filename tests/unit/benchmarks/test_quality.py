@@ -130,14 +130,14 @@ def test_the_error_for_a_folder_without_sets_lists_the_expected_files(
     ],
 )
 def test_the_reports_are_a_set_beside_those_of_the_folder(
-    only: list[str], measured: list[str]
+    only: list[str], measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (miniature,) = read_sets(MINIATURE)
+    monkeypatch.setattr(reports, "report_set", lambda seed: replace(miniature, name="reports"))
     assert [quality_set.name for quality_set in command._sets(MINIATURE, only)] == measured
 
 
-def test_the_reports_need_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    (quality_set,) = command._sets(None, ["reports"])
-    assert (len(list(quality_set.documents())), len(quality_set.questions)) == (200, 300)
+def test_only_the_reports_need_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--sets", "reports", "covid_qa"]) == 2
     assert "Name the folder of covid_qa" in capsys.readouterr().err
 
@@ -186,7 +186,7 @@ def test_every_target_is_measured_by_default() -> None:
 
 def test_the_reports_are_asked_in_five_systems_or_in_those_that_are_compared() -> None:
     (miniature,) = read_sets(MINIATURE)
-    report_set = reports.report_set()
+    report_set = replace(miniature, name=reports.NAME)
     assert systems_for(miniature, SYSTEMS) == systems_of(SYSTEMS)
     assert [system.name for system in systems_for(report_set, SYSTEMS)] == list(REPORT_SYSTEMS)
     assert set(REPORT_SYSTEMS) <= {system.name for system in systems_of(SYSTEMS)}
