@@ -118,7 +118,7 @@ def _measure(options: argparse.Namespace) -> int:
     sets = _sets(options.data, options.sets, options.report_seed)
     settings = default_settings(options.embedder)
     has_oracle = options.oracle is not None
-    is_stored = not has_oracle and options.report_seed == reports.SEED
+    is_comparable = not has_oracle and options.report_seed == reports.SEED
     with ExitStack() as stack:
         if has_oracle:
             url = stack.enter_context(oracle_serving(Oracle(sets, options.oracle)))
@@ -129,7 +129,7 @@ def _measure(options: argparse.Namespace) -> int:
     # The stored run has all sets and systems, the reports of SEED, and no reranker.
     partial = bool(options.sets) or options.compare != SYSTEMS
     store_command = f"python -m {__package__} --store"
-    return _folder(options).judge(latest, store_command, partial=partial, compares=is_stored)
+    return _folder(options).judge(latest, store_command, partial=partial, compares=is_comparable)
 
 
 def _sets(

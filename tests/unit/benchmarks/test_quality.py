@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from benchmarks.quality.run import (
     systems_for,
     systems_of,
 )
-from benchmarks.quality.sets import NoSets, read_sets
+from benchmarks.quality.sets import NoSets, QualitySet, read_sets
 from benchmarks.quality.tables import tables
 from benchmarks.quality.targets import BY_DOCUMENTS, BY_SECTIONS, TARGETS, two_tier_target
 from benchmarks.run_folder import FIGURES, LATEST, STORED, TABLES, RunFolder
@@ -140,6 +141,28 @@ def test_the_reports_are_a_set_beside_those_of_the_folder(
 def test_only_the_reports_need_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--sets", "reports", "covid_qa"]) == 2
     assert "Name the folder of covid_qa" in capsys.readouterr().err
+
+
+def test_reports_of_another_seed_are_not_compared_with_the_stored_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (miniature,) = read_sets(MINIATURE)
+    seeds = []
+
+    def report_set(seed: int) -> QualitySet:
+        seeds.append(seed)
+        return miniature
+
+    monkeypatch.setattr(reports, "report_set", report_set)
+    monkeypatch.setattr(command, "serving", nullcontext)
+    monkeypatch.setattr(command, "run", lambda *_: results(0.5))
+    results().write(tmp_path / STORED / FIGURES)
+    arguments = ["--sets", "reports", "--results", str(tmp_path)]
+    assert main(arguments) == 1
+    assert "WORSE" in capsys.readouterr().out
+    assert main([*arguments, "--report-seed", "7"]) == 0
+    assert "WORSE" not in capsys.readouterr().out
+    assert seeds == [reports.SEED, 7]
 
 
 class UnsummarisedClient:
