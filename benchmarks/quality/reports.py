@@ -7,7 +7,8 @@ and its title is the same as that of every other report of its year. So a passag
 whose it is: the first page and the name of the file do, as in a folder of real reports.
 
 A question asks for one fact of one report. Its gold is the sentence or the row of a table that
-states the fact; no report has this text again. Everything depends on SEED alone.
+states the fact; no report has this text again. Everything depends on the seed alone. Another seed
+gives other firms, another template, other facts and other questions.
 """
 
 import random
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from benchmarks.quality.sets import QualitySet
 from hrag.evaluation.questions import GoldSpan, Question, TextSpan
 from hrag.types import Document
 from hrag.values.formats import MARKDOWN
@@ -224,30 +226,30 @@ class Report:
 
 
 @cache
-def firms() -> tuple[str, ...]:
+def firms(seed: int = SEED) -> tuple[str, ...]:
     """Returns the names of the forty firms."""
-    draw = random.Random(SEED)
+    draw = random.Random(seed)
     return tuple(f"{stem} {trade}" for stem in _STEMS for trade in draw.sample(_TRADES, 2))
 
 
 @cache
-def reports() -> tuple[Report, ...]:
+def reports(seed: int = SEED) -> tuple[Report, ...]:
     """Returns the two hundred reports, by firm and year."""
-    return tuple(_report(firm, year) for firm in firms() for year in YEARS)
+    return tuple(_report(firm, year, seed) for firm in firms(seed) for year in YEARS)
 
 
 @cache
-def questions() -> tuple[Question, ...]:
+def questions(seed: int = SEED) -> tuple[Question, ...]:
     """Returns the questions: facts drawn at random of those whose text no report has again."""
-    facts = [(report, fact) for report in reports() for fact in report.facts]
-    lines = Counter(line for report in reports() for line in report.text.splitlines())
+    facts = [(report, fact) for report in reports(seed) for fact in report.facts]
+    lines = Counter(line for report in reports(seed) for line in report.text.splitlines())
     sentences = Counter(report.text[start:end] for report, (_, start, end) in facts)
     unique = [
         (report, fact)
         for report, fact in facts
         if sentences[gold := report.text[fact[1] : fact[2]]] == 1 and lines[gold] <= 1
     ]
-    drawn = random.Random(SEED).sample(unique, QUESTIONS)
+    drawn = random.Random(seed).sample(unique, QUESTIONS)
     return tuple(
         Question(
             f"report-{number}",
@@ -258,13 +260,19 @@ def questions() -> tuple[Question, ...]:
     )
 
 
-def _report(firm: str, year: int) -> Report:
+def report_set(seed: int = SEED) -> QualitySet:
+    """Returns the reports and the questions as a set."""
+    documents = tuple(report.document for report in reports(seed))
+    return QualitySet(NAME, NAME, lambda: documents, questions(seed))
+
+
+def _report(firm: str, year: int, seed: int) -> Report:
     key = f"{firm.lower().replace(' ', '-')}-{year}"
-    draw = random.Random(f"{SEED} {key}")
+    draw = random.Random(f"{seed} {key}")
     parts: list[str] = []
     facts: list[tuple[str, int, int]] = []
     length = 0
-    for piece, question in _pieces(firm, year, draw):
+    for piece, question in _pieces(firm, year, seed, draw):
         if question:
             facts.append((question, length, length + len(piece.rstrip())))
         parts.append(piece)
@@ -279,7 +287,7 @@ def _report(firm: str, year: int) -> Report:
     return Report(document, tuple(facts))
 
 
-def _pieces(firm: str, year: int, draw: random.Random) -> Iterator[tuple[str, str]]:
+def _pieces(firm: str, year: int, seed: int, draw: random.Random) -> Iterator[tuple[str, str]]:
     """Yields the pieces of a report's text, each with the question that it answers, or ""."""
     yield f"# Annual report {year}\n\n", ""
     yield f"{firm} plc, {draw.choice(_PLACES)}. Report of the board for the year {year}.\n\n", ""
@@ -291,16 +299,16 @@ def _pieces(firm: str, year: int, draw: random.Random) -> Iterator[tuple[str, st
             yield f"## {chapter}\n\n", ""
         topic = dict(zip(_COLUMNS, columns, strict=True))
         yield f"### {title}\n\n", ""
-        yield from _section(topic | {"firm": firm, "year": str(year)}, draw)
+        yield from _section(topic | {"firm": firm, "year": str(year)}, seed, draw)
 
 
-def _section(topic: dict[str, str], draw: random.Random) -> Iterator[tuple[str, str]]:
+def _section(topic: dict[str, str], seed: int, draw: random.Random) -> Iterator[tuple[str, str]]:
     # The template, which is the order of sentences, is the same in all reports.
-    layout = random.Random(f"{SEED} {topic['measure']}")
+    layout = random.Random(f"{seed} {topic['measure']}")
     templates = [*layout.sample(_COMMON, 5), *_ASKED]
     layout.shuffle(templates)
     for template in (_OPENING, *templates):
-        sentence = template.format(**topic, **_values(topic["firm"], draw))
+        sentence = template.format(**topic, **_values(topic["firm"], seed, draw))
         question = _ASKED.get(template, "").format(**topic)
         yield f"{sentence} ", question
     yield "\n\n", ""
@@ -318,7 +326,7 @@ def _table(topic: dict[str, str], draw: random.Random) -> Iterator[tuple[str, st
     yield "\n", ""
 
 
-def _values(firm: str, draw: random.Random) -> dict[str, str]:
+def _values(firm: str, seed: int, draw: random.Random) -> dict[str, str]:
     return {
         "value": _number(draw),
         "person": f"{draw.choice(_FIRST)} {draw.choice(_LAST)}",
@@ -326,7 +334,7 @@ def _values(firm: str, draw: random.Random) -> dict[str, str]:
         "percent": f"{draw.randrange(1, 99) / 10}",
         "count": str(draw.randrange(2, 12)),
         "month": draw.choice(_MONTHS),
-        "rival": draw.choice([other for other in firms() if other != firm]),
+        "rival": draw.choice([other for other in firms(seed) if other != firm]),
     }
 
 

@@ -6,8 +6,9 @@ there are two sets `NAME_en` and `NAME_zh` with equal questions, a third set is 
 Chinese questions about the English documents.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from hrag.evaluation.json_lines import json_rows
@@ -32,20 +33,15 @@ class NoSets(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QualitySet:
-    """Questions about the documents of a corpus. Sets with the same corpus share its collection."""
+    """Questions about the documents of a corpus. Sets with the same corpus share its collection.
+
+    `documents` returns the documents of the corpus.
+    """
 
     name: str
-    corpus: Path
+    collection: str
+    documents: Callable[[], Iterable[Document]]
     questions: tuple[Question, ...]
-
-    @property
-    def collection(self) -> str:
-        """The name of the collection that contains the corpus."""
-        return self.corpus.parent.name
-
-    def documents(self) -> Iterator[Document]:
-        """Yields the documents of the corpus."""
-        yield from read_corpus(self.corpus)
 
 
 def read_sets(folder: Path, only: Sequence[str] = ()) -> list[QualitySet]:
@@ -59,7 +55,8 @@ def read_sets(folder: Path, only: Sequence[str] = ()) -> list[QualitySet]:
     if not complete:
         raise NoSets(f"{folder} contains no development set. {NEEDED}")
     sets = [
-        QualitySet(name, path / CORPUS, read_questions(path)) for name, path in complete.items()
+        QualitySet(name, name, partial(read_corpus, path / CORPUS), read_questions(path))
+        for name, path in complete.items()
     ]
     sets += _across_languages(complete, {known.name: known for known in sets})
     unknown = sorted(set(only) - {known.name for known in sets})
@@ -85,7 +82,7 @@ def _across_languages(
                 )
             )
             if questions:
-                yield QualitySet(f"{stem}_zh_to_en", sets[name].corpus, questions)
+                yield replace(sets[name], name=f"{stem}_zh_to_en", questions=questions)
 
 
 def _pair_questions(

@@ -54,6 +54,7 @@ class RetrievalResult:
     embedding the question, and `latency_us` is the time that the client measured, minus `embed_us`.
     `sequence` is the sequence number of the snapshot that was searched. `fallback` is the reason if
     the search could not use words, vectors or the reranker as requested, and else empty.
+    `eligible_leaves` is the number of leaves that the search could return, 0 if it is not known.
     """
 
     ranking: tuple[TextSpan, ...]
@@ -64,6 +65,7 @@ class RetrievalResult:
     sequence: int
     fallback: str = ""
     passages: tuple[KeptPassage, ...] = ()
+    eligible_leaves: int = 0
 
 
 def retrieved(
@@ -93,6 +95,7 @@ def retrieved(
         sequence=result.sequence,
         fallback="; ".join(filter(None, (result.fallback, result.rerank_failure))),
         passages=kept_passages(shown, shown_tokens),
+        eligible_leaves=result.eligible_leaves,
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -9,13 +11,24 @@ from typing import cast
 import pytest
 
 from benchmarks.figures import Figure, Results
-from benchmarks.quality import run
+from benchmarks.quality import __main__ as command
+from benchmarks.quality import reports, run
 from benchmarks.quality.__main__ import main
 from benchmarks.quality.oracle import Oracle
-from benchmarks.quality.run import SYSTEMS, CallsFailed, below_dense, figures, ingest, systems_of
-from benchmarks.quality.sets import NoSets, read_sets
+from benchmarks.quality.run import (
+    REPORT_SYSTEMS,
+    SYSTEMS,
+    CallsFailed,
+    below_dense,
+    eligible_shares,
+    figures,
+    ingest,
+    systems_for,
+    systems_of,
+)
+from benchmarks.quality.sets import NoSets, QualitySet, read_sets
 from benchmarks.quality.tables import tables
-from benchmarks.quality.targets import TARGETS
+from benchmarks.quality.targets import BY_DOCUMENTS, BY_SECTIONS, TARGETS, two_tier_target
 from benchmarks.run_folder import FIGURES, LATEST, STORED, TABLES, RunFolder
 from hrag.client import Client
 from hrag.evaluation.context_budget import BudgetedText
@@ -108,6 +121,50 @@ def test_the_error_for_a_folder_without_sets_lists_the_expected_files(
         assert name in message
 
 
+@pytest.mark.parametrize(
+    ("only", "measured"),
+    [
+        ([], ["miniature", "reports"]),
+        (["reports"], ["reports"]),
+        (["miniature"], ["miniature"]),
+        (["reports", "miniature"], ["miniature", "reports"]),
+    ],
+)
+def test_the_reports_are_a_set_beside_those_of_the_folder(
+    only: list[str], measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (miniature,) = read_sets(MINIATURE)
+    monkeypatch.setattr(reports, "report_set", lambda seed: replace(miniature, name="reports"))
+    assert [quality_set.name for quality_set in command._sets(MINIATURE, only)] == measured
+
+
+def test_only_the_reports_need_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--sets", "reports", "covid_qa"]) == 2
+    assert "Name the folder of covid_qa" in capsys.readouterr().err
+
+
+def test_reports_of_another_seed_are_not_compared_with_the_stored_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (miniature,) = read_sets(MINIATURE)
+    seeds = []
+
+    def report_set(seed: int) -> QualitySet:
+        seeds.append(seed)
+        return miniature
+
+    monkeypatch.setattr(reports, "report_set", report_set)
+    monkeypatch.setattr(command, "serving", nullcontext)
+    monkeypatch.setattr(command, "run", lambda *_: results(0.5))
+    results().write(tmp_path / STORED / FIGURES)
+    arguments = ["--sets", "reports", "--results", str(tmp_path)]
+    assert main(arguments) == 1
+    assert "WORSE" in capsys.readouterr().out
+    assert main([*arguments, "--report-seed", "7"]) == 0
+    assert "WORSE" not in capsys.readouterr().out
+    assert seeds == [reports.SEED, 7]
+
+
 class UnsummarisedClient:
     """A client of an indexer that writes one of `waiting` summaries between two calls."""
 
@@ -148,6 +205,74 @@ def test_every_target_is_measured_by_default() -> None:
     assert {budget for _, _, budget in TARGETS} == set(DEFAULT_BUDGETS)
     assert TARGETS["covid_qa", "context", 1000] == pytest.approx(0.85)
     assert TARGETS["stard_laws", "small_to_big", 8000] == pytest.approx(0.94)
+
+
+def test_the_reports_are_asked_in_five_systems_or_in_those_that_are_compared() -> None:
+    (miniature,) = read_sets(MINIATURE)
+    report_set = replace(miniature, name=reports.NAME)
+    assert systems_for(miniature, SYSTEMS) == systems_of(SYSTEMS)
+    assert [system.name for system in systems_for(report_set, SYSTEMS)] == list(REPORT_SYSTEMS)
+    assert set(REPORT_SYSTEMS) <= {system.name for system in systems_of(SYSTEMS)}
+    assert systems_for(report_set, "context:dense") == systems_of("context:dense")
+
+
+def test_two_tiers_are_within_a_point_and_pay_on_the_reports() -> None:
+    assert two_tier_target("covid_qa", BY_SECTIONS, 0.9) == pytest.approx(0.89)
+    assert two_tier_target("covid_qa", BY_DOCUMENTS, 0.9) is None
+    assert two_tier_target("reports", "context", 0.9) is None
+    for system in (BY_SECTIONS, BY_DOCUMENTS):
+        pays = two_tier_target("reports", system, 0.9)
+        assert pays is not None
+        assert 0.9 < pays < 0.91
+        assert two_tier_target("reports", system, 1.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("set_name", "best", "found", "met"),
+    [
+        ("miniature", 1.0, 0.995, True),
+        ("miniature", 1.0, 0.9, False),
+        ("reports", 0.9, 0.9, False),
+        ("reports", 0.9, 0.95, True),
+    ],
+)
+def test_the_target_of_two_tiers_depends_on_small_to_big(
+    set_name: str, best: float, found: float, met: bool
+) -> None:
+    measured = measured_share("small_to_big", best)
+    two_tiers = measured_share(BY_SECTIONS, found).systems
+    measured = replace(measured, systems=(*measured.systems, *two_tiers))
+    (quality_set,) = read_sets(MINIATURE)
+    named = figures(replace(quality_set, name=set_name), measured, "test")
+    key = f"quality.{set_name}.summary_first_summary_scope_sections"
+    assert {named[f"{key}.recall_{budget}"].met for budget in DEFAULT_BUDGETS} == {met}
+    assert named[f"{key}.mrr"].target is None
+    alone = replace(measured, systems=two_tiers)
+    without = figures(replace(quality_set, name=set_name), alone, "test")
+    assert without[f"{key}.recall_1000"].target is None
+
+
+def test_the_share_of_eligible_leaves_stands_beside_the_recall_of_two_tiers() -> None:
+    systems = systems_of(f"context,{BY_SECTIONS}")
+    outcomes = {
+        system.name: [
+            RetrievalResult((), {}, (), 1, 0, 1, eligible_leaves=count) for count in (20, 30)
+        ]
+        for system in systems
+    }
+    shares = eligible_shares(systems, outcomes, 200)
+    assert shares == {BY_SECTIONS: pytest.approx(0.125)}
+    (quality_set,) = read_sets(MINIATURE)
+    measured = measured_share(f"context,{BY_SECTIONS}", 1.0)
+    shown = figures(quality_set, measured, "test", shares)
+    key = "quality.miniature.summary_first_summary_scope_sections.eligible_leaves"
+    assert (shown[key].value, shown[key].is_compared) == (0.125, False)
+    about = {**ABOUT, "sets": ["miniature", "absent"], "systems": ["context", BY_SECTIONS]}
+    lines = list(tables(Results(about=about, figures=shown)))
+    # Two questions have two answers each, of which the first is found.
+    assert "| context | 95.0 95.0 95.0 95.0 | none |" in lines
+    assert f"| {BY_SECTIONS} | 95.0 95.0 95.0 95.0 (12.5) | none |" in lines
+    assert sum("(12.5)" in line for line in lines) == 1
 
 
 def test_a_figure_has_the_target_of_its_set_system_and_budget(

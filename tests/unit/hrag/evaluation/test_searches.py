@@ -101,7 +101,7 @@ def test_if_short_passages_do_not_fill_the_budget_more_passages_are_requested() 
     assert [call["limit"] for call in calls] == [1, 100]
     assert retrieved.texts[20].tokens == 20
     assert len(retrieved.texts[20].spans) == 2
-    assert (retrieved.embed_us, retrieved.sequence) == (100, 7)
+    assert (retrieved.embed_us, retrieved.sequence, retrieved.eligible_leaves) == (100, 7, 9)
 
 
 def test_the_latency_is_measured_for_the_search_that_fills_the_budget(
