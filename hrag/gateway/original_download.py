@@ -1,7 +1,7 @@
 """Serves `GET /original`: the download of a document's original, the file from which it was read.
 
-The parameters are `tenant_id`, `document_id` and optionally `collection`. The file comes from a client
-of hrag and may be malicious. So its media type is always `application/octet-stream`, and its
+The parameters are `tenant_id`, `document_id` and optionally `collection`. The file comes from a
+client of hrag and may be malicious. So its media type is always `application/octet-stream`, and its
 headers tell browsers to save it, neither to show it nor to guess its type, and to run nothing in
 it.
 """

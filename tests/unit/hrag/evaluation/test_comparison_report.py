@@ -90,7 +90,9 @@ def test_only_kinds_beyond_chance_are_claimed() -> None:
     questions = [Question(f"q{n}", "What?", (GOLD,), kind=kind) for n, kind in enumerate(kinds)]
     context = [right] * 30 + [wrong] * 30 + [right] * 5 + [right, wrong] * 12
     standard = [wrong] * 30 + [right] * 30 + [wrong] * 5 + [wrong, right] * 12
-    found = comparison(questions, {"context": context, "standard": standard}).findings
+    report = comparison(questions, {"context": context, "standard": standard})
+    found = report.findings
+    assert "<h3>No difference beyond chance</h3>" in html_report(report)
     claims = {(one.better, one.value) for one in found.kinds}
     assert claims == {("context", "codes"), ("standard", "names")}
     assert [one.value for one in found.unclear] == ["mixed"]
