@@ -25,6 +25,8 @@ from indexer_svc.stored_catalog import StoredCatalog
 
 # The other fields of a reply take at most this many bytes, with the boxes.
 _REPLY_FIELDS_BYTES = 512 << 10
+# What a cached box and a span of a key take in memory: tuples with their numbers.
+_BOX_BYTES, _SPAN_BYTES = 200, 120
 
 ShowPage = Callable[[str, Deadline, bytes, str, Mapping[str, Any], int], PageImage]
 """Renders a page in a parser process; see `ParserPool.show_page`."""
@@ -41,7 +43,7 @@ class PageImages:
         cache_bytes: int,
         reply: ReplyLimit = UNLIMITED,
     ) -> None:
-        """Renders pages with `show_page`; keeps images of at most `cache_bytes` bytes together."""
+        """Renders pages with `show_page`; keeps images and boxes of at most `cache_bytes` bytes."""
         self._catalog = catalog
         self._show_page = show_page
         self._reply = reply
@@ -67,13 +69,13 @@ class PageImages:
         check_page_request(dpi, len(spans))
         handle, info = self._catalog.opened_document(tenant_id, collection, document_id)
         _check_format(info)
-        wanted = tuple(map(_bounds, spans))
-        key = (handle.collection_id, document_id, info.sequence, page, dpi, wanted)
+        bounds = tuple(map(_bounds, spans))
+        key = (handle.collection_id, document_id, info.sequence, page, dpi, bounds)
         image = self._cache.get(key)
         metrics.page_shown(is_cached=image is not None)
         if image is None:
             image, info = self._rendered(handle, document_id, page, dpi, spans, deadline)
-            key = (handle.collection_id, document_id, info.sequence, page, dpi, wanted)
+            key = (handle.collection_id, document_id, info.sequence, page, dpi, bounds)
             self._cache.put(key, image)
         return image, info
 
@@ -94,7 +96,7 @@ class PageImages:
             "index": index,
             "dpi": dpi,
             "text": text,
-            "spans": [_on_page(span, place, parsed.text) for span in spans],
+            "spans": _spans_on_page(spans, place, parsed.text),
         }
         max_png_bytes = max(0, self._reply.left_bytes - _REPLY_FIELDS_BYTES)
         image = self._show_page(
@@ -129,20 +131,45 @@ def _bounds(span: Span) -> tuple[int, int]:
     return -span.byte_start, -span.byte_end
 
 
-def _on_page(span: Span, place: PageSpan, text: str) -> tuple[int, int]:
-    """Returns the part of a span that lies on a page, in characters from the page's start."""
-    start, end = span.char_start, span.char_end
-    if not end:
-        encoded = text.encode()
-        start = len(encoded[: span.byte_start].decode("utf-8", "ignore"))
-        end = len(encoded[: span.byte_end].decode("utf-8", "ignore"))
-    length = place.char_end - place.char_start
-    first = min(max(start - place.char_start, 0), length)
-    return first, min(max(end - place.char_start, first), length)
+def _spans_on_page(
+    spans: Sequence[Span], place: PageSpan, parsed_text: str
+) -> list[tuple[int, int]]:
+    """Returns the part of each span that lies on a page, in characters from the page's start.
+
+    Only the text before the page and the page are encoded, and each of them once.
+    """
+    text = parsed_text[place.char_start : place.char_end]
+    if all(span.char_end for span in spans):
+        byte_start, encoded = 0, b""
+    else:
+        byte_start, encoded = len(parsed_text[: place.char_start].encode()), text.encode()
+
+    def on_page(span: Span) -> tuple[int, int]:
+        if span.char_end:
+            offsets = (span.char_start - place.char_start, span.char_end - place.char_start)
+        else:
+            offsets = (
+                _characters_in(encoded, span.byte_start - byte_start),
+                _characters_in(encoded, span.byte_end - byte_start),
+            )
+        start = min(max(offsets[0], 0), len(text))
+        return start, min(max(offsets[1], start), len(text))
+
+    return [on_page(span) for span in spans]
+
+
+def _characters_in(encoded: bytes, byte_count: int) -> int:
+    """Returns how many whole characters the first bytes of an encoded text have."""
+    return len(encoded[: max(byte_count, 0)].decode("utf-8", "ignore"))
+
+
+def _entry_bytes(key: _Key, image: PageImage) -> int:
+    """Returns about how many bytes an image and its key take in the cache."""
+    return len(image.png) + _BOX_BYTES * len(image.boxes) + _SPAN_BYTES * len(key[-1])
 
 
 class _ImageCache:
-    """Keeps the images that were used last, up to a count of bytes."""
+    """Keeps the images that were used last, with their boxes, up to a count of bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -162,7 +189,6 @@ class _ImageCache:
             if key in self._images:
                 return
             self._images[key] = image
-            self._bytes += len(image.png)
+            self._bytes += _entry_bytes(key, image)
             while self._bytes > self._max_bytes:
-                _, oldest = self._images.popitem(last=False)
-                self._bytes -= len(oldest.png)
+                self._bytes -= _entry_bytes(*self._images.popitem(last=False))

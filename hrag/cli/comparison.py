@@ -119,7 +119,7 @@ def compare(
     tokens. If HRAG_CHAT_MODEL is set, a chat model also answers the questions and judges the
     answers. Finally it stops the services and removes the folder.
 
-    The first line says which system finds more, with its interval, or that none does for certain.
+    The first line says which system finds more, with its interval, or that none does beyond chance.
     The report NAME.html also says for which kinds of questions, and shows each question with both
     results side by side. NAME.json and NAME.csv contain the same.
 
@@ -183,16 +183,16 @@ def collect_documents(paths: Sequence[Path], questions: Path) -> list[InputDocum
 
     A folder often contains its questions, and a question is not a document to find.
     """
-    found = find(paths)
-    show_skipped(found.skipped)
+    files = find(paths)
+    show_skipped(files.skipped)
     question_files = _question_files(questions)
-    documents = [one for one in found.documents if not _is_in(one.label, question_files)]
+    documents = [one for one in files.documents if not _is_in(one.label, question_files)]
     if not documents:
         raise Failure(
             f"no files to search in {', '.join(map(str, paths))}; folders are searched for "
             f"{' '.join(EXTENSIONS)}"
         )
-    if left_out := len(found.documents) - len(documents):
+    if left_out := len(files.documents) - len(documents):
         show_note(f"{left_out:,} lines or files of the questions are left out of the documents")
     return documents
 

@@ -191,8 +191,8 @@ def sentence_with_neighbours(
     parts = ((before, start, ""), (start, shown_end, _SENTENCE_STYLE), (shown_end, after, ""))
     line = Text()
     for first, last, style in parts:
-        inside = [(max(a, first) - first, min(b, last) - first) for a, b in ranges]
-        part = highlighted(content[first:last], merged(inside), colour=colour)
+        part_ranges = [(max(a, first) - first, min(b, last) - first) for a, b in ranges]
+        part = highlighted(content[first:last], merged(part_ranges), colour=colour)
         part.stylize_before(style)
         line.append_text(part)
     cut = (_is_cut(content, before), shown_end < end or _is_cut(content, after, at_end=True))
@@ -222,7 +222,7 @@ def _next_sentence_end(content: str, start: int) -> int:
 
 
 def _is_cut(content: str, position: int, *, at_end: bool = False) -> bool:
-    """Returns True if a word of the chunk goes on across `position`."""
+    """Returns True if `position` is within a word of the chunk."""
     if at_end:
         return position < len(content) and content[position - 1 : position + 1].isalnum()
     return position > 0 and content[position - 1 : position + 1].isalnum()

@@ -6,6 +6,7 @@ A large file is read by several calls. Its SHA-256 tells whether all of them rea
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
@@ -24,36 +25,34 @@ _START = "start"
 
 
 class ReadOriginal(NamedTuple):
-    """The part of an original that was read so far; `part` begins at the start of the file.
+    """The parts of an original that were read so far: one after another, from the file's start.
 
-    `part` is None if nothing was read yet. `restarts` is how often the file was read again from its
-    start, because the document was replaced.
+    `restarts` is how often the file was read again from its start, because the document was
+    replaced. The parts are joined when all of them are read, so that each byte is copied once.
     """
 
-    part: OriginalPart | None = None
+    parts: tuple[OriginalPart, ...] = ()
     restarts: int = 0
 
     @property
     def is_whole(self) -> bool:
         """True if the whole file was read."""
-        return self.part is not None and self.part.end == self.part.original.size_bytes
+        return bool(self.parts) and self.end == self.parts[-1].original.size_bytes
 
     @property
     def end(self) -> int:
         """The offset after the last byte that was read."""
-        return 0 if self.part is None else self.part.end
+        return self.parts[-1].end if self.parts else 0
 
     def longer(self, part: OriginalPart) -> "ReadOriginal":
-        """Returns a ReadOriginal with the bytes of this one, followed by those of `part`.
+        """Returns a ReadOriginal with the parts of this one, followed by `part`.
 
         If `part` belongs to another file, because the document was replaced, returns an empty
         ReadOriginal, so that the file is read again from its start.
         """
-        if self.part is None:
-            return ReadOriginal(part, self.restarts)
-        if part.original.sha256 != self.part.original.sha256:
+        if self.parts and part.original.sha256 != self.parts[-1].original.sha256:
             return self._restarted()
-        return ReadOriginal(_joined(self.part, part), self.restarts)
+        return ReadOriginal((*self.parts, part), self.restarts)
 
     def after(self, error: InvalidArgument) -> "ReadOriginal":
         """Returns an empty ReadOriginal if `error` means that the file is shorter now.
@@ -66,26 +65,16 @@ class ReadOriginal(NamedTuple):
 
     def checked(self) -> OriginalPart:
         """Returns the whole file. Raises DataLoss if it does not match its SHA-256."""
-        assert self.part is not None
-        if sha256(self.part.content).hexdigest() != self.part.original.sha256:
+        last = self.parts[-1]
+        content = b"".join(part.content for part in self.parts)
+        if sha256(content).hexdigest() != last.original.sha256:
             raise DataLoss(
-                f"the original of document {self.part.document_id!r} does not match its SHA-256"
+                f"the original of document {last.document_id!r} does not match its SHA-256"
             )
-        return self.part
+        return replace(last, start=0, content=content)
 
     def _restarted(self) -> "ReadOriginal":
         return ReadOriginal(restarts=self.restarts + 1)
-
-
-def _joined(first: OriginalPart, second: OriginalPart) -> OriginalPart:
-    return OriginalPart(
-        second.document_id,
-        second.source,
-        second.mime_type,
-        second.original,
-        first.start,
-        first.content + second.content,
-    )
 
 
 def get_original(

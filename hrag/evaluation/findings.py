@@ -47,7 +47,7 @@ class ComparisonFindings:
 
     `first` is the most important sentence. `further` are those about the other systems and about
     the judge. `kinds` are the differences that more than chance explains, by kind. `unclear` are
-    the kinds with enough questions in which no system is better for certain, and `too_few` counts
+    the kinds with enough questions in which no system is better beyond chance, and `too_few` counts
     the comparisons of kinds with fewer questions. `costs` has one sentence for each system.
     """
 

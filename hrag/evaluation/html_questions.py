@@ -105,17 +105,27 @@ def _explorer(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _search(system: System, where: SearchTarget) -> str:
-    """Returns the options of a system's search as the explorer keeps them in its address."""
-    options: dict[str, Any] = {"mode": system.mode.name}
+def _search(system: System, where: SearchTarget) -> dict[str, str]:
+    """Returns the fields that a system's options are in the explorer's address, as texts by name.
+
+    `search_options.js` of the explorer lists the names and values.
+    """
+    fields = {"mode": system.mode.name}
     for name, value in system.options.items():
-        first, *others = name.split("_")
-        camel = first + "".join(map(str.capitalize, others))
-        options[camel] = value.name if isinstance(value, StrEnum) else value
-    options.pop("collection", None)
+        if name != "collection":
+            fields[_camel_case(name)] = _option_text(value)
     if system.fills_budget:
-        options["tokenBudget"] = str(main_budget(where.budgets))
-    return json.dumps(options)
+        fields["tokenBudget"] = str(main_budget(where.budgets))
+    return fields
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _option_text(value: StrEnum | float) -> str:
+    return value.name if isinstance(value, StrEnum) else json.dumps(value)
 
 
 def _question(record: QuestionRecord, share: int) -> dict[str, Any]:
@@ -192,12 +202,12 @@ def _passage(passage: KeptPassage, places: Iterable[TextSpan], chars: int) -> di
 
 def _marks(passage: KeptPassage, places: Iterable[TextSpan]) -> list[tuple[int, int]]:
     """Returns the ranges of the passage's text that are gold, in order, without overlaps."""
-    own = passage.span
+    span = passage.span
     ranges = sorted(
-        (max(place.char_start, own.char_start) - own.char_start,
-         min(place.char_end, own.char_end) - own.char_start)
+        (max(place.char_start, span.char_start) - span.char_start,
+         min(place.char_end, span.char_end) - span.char_start)
         for place in places
-        if place.document_id == own.document_id
+        if place.document_id == span.document_id
     )  # fmt: skip
     marks: list[tuple[int, int]] = []
     for start, end in ranges:

@@ -56,15 +56,15 @@ def html_report(report: Report) -> str:
     style, script = _resource("report.css"), _resource("report.js")
     title = f"Retrieval quality: {report.about.get('collection', '')}"
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
-    found = report.findings
+    findings = report.findings
     return "".join(
         (
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title><style>{style}</style></head><body>",
-            *_head(report, title, found),
-            *_kinds(report, found),
+            *_head(report, title, findings),
+            *_kinds(report, findings),
             *question_section(report),
             *(_retrieval(report.retrieval) if report.retrieval else ()),
             *(_judged(report.judged) if report.judged else ()),
@@ -86,12 +86,12 @@ def _hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _head(report: Report, title: str, found: ComparisonFindings) -> Iterator[str]:
+def _head(report: Report, title: str, findings: ComparisonFindings) -> Iterator[str]:
     """Yields the first screen: what won, the figures of each system, and what to beware of."""
     date = str(report.about.get("date", ""))[:10]
     yield f'<p class="kicker">{escape(" · ".join(filter(None, (title, date))))}</p>'
-    yield f"<h1>{escape(found.first)}</h1>"
-    yield from (_paragraph(sentence, "lead") for sentence in found.further)
+    yield f"<h1>{escape(findings.first)}</h1>"
+    yield from (_paragraph(sentence, "lead") for sentence in findings.further)
     yield from _scoreboard(report)
     failed = report.failed_calls
     if failed:
@@ -152,24 +152,26 @@ def _bar_cell(estimate: Estimate) -> str:
     )
 
 
-def _kinds(report: Report, found: ComparisonFindings) -> Iterator[str]:
+def _kinds(report: Report, findings: ComparisonFindings) -> Iterator[str]:
     """Yields for which kinds of questions which system is better, then the figures of each kind."""
     if not report.kinds:
         return
     yield "<h2>Which is better for which questions?</h2>"
-    compared = (*found.kinds, *found.unclear)
+    compared = (*findings.kinds, *findings.unclear)
     yield '<div class="kinds">'
     for name in dict.fromkeys(name for one in compared for name in (one.better, one.worse)):
-        better = [finding for finding in found.kinds if finding.better == name]
-        yield from _kind_list(f"{name} is better", better, "for no kind of question, for certain")
-    yield from _kind_list("No certain difference", found.unclear, "for no kind of question")
+        better = [finding for finding in findings.kinds if finding.better == name]
+        yield from _kind_list(f"{name} is better", better, "beyond chance, for no kind of question")
+    yield from _kind_list(
+        "No difference beyond chance", findings.unclear, "for no kind of question"
+    )
     yield "</div>"
     too_few = (
-        f"{found.too_few:,} comparisons by kind have fewer than {MIN_QUESTIONS} questions and "
+        f"{findings.too_few:,} comparisons by kind have fewer than {MIN_QUESTIONS} questions and "
         "decide nothing. "
     )
     yield _paragraph(
-        f"{too_few if found.too_few else ''}Each interval has 95 %, so of 20 kinds without any "
+        f"{too_few if findings.too_few else ''}Each interval has 95 %, so of 20 kinds without any "
         "difference, one seems to have one.",
         "note",
     )
@@ -178,15 +180,15 @@ def _kinds(report: Report, found: ComparisonFindings) -> Iterator[str]:
     yield "</details>"
 
 
-def _kind_list(title: str, found: Sequence[KindFinding], none: str) -> Iterator[str]:
+def _kind_list(title: str, kinds: Sequence[KindFinding], none: str) -> Iterator[str]:
     yield f"<div><h3>{escape(title)}</h3>"
-    if not found:
+    if not kinds:
         yield _paragraph(none, "note")
     else:
-        items = (f"<li>{escape(finding.text)}</li>" for finding in found[:_FINDINGS_SHOWN])
+        items = (f"<li>{escape(finding.text)}</li>" for finding in kinds[:_FINDINGS_SHOWN])
         yield f"<ul>{''.join(items)}</ul>"
-        if len(found) > _FINDINGS_SHOWN:
-            yield _paragraph(f"and {len(found) - _FINDINGS_SHOWN:,} more kinds", "note")
+        if len(kinds) > _FINDINGS_SHOWN:
+            yield _paragraph(f"and {len(kinds) - _FINDINGS_SHOWN:,} more kinds", "note")
     yield "</div>"
 
 

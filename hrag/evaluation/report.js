@@ -182,11 +182,16 @@ function markedText({ parts, cutStart, cutEnd }) {
   return h("p", attributes, cutStart ? "… " : null, nodes, cutEnd ? " …" : null);
 }
 
-function explorerLink(text, fields, system) {
+/**
+ * Returns a link into the explorer, in a system's collection; null if the report has no explorer.
+ * `path` has the view and, optionally, a document. The form of the fragment is described in the
+ * explorer's `address.js`.
+ */
+function explorerLink(text, path, fields, system) {
   if (!data.explorer) return null;
   const { address, tenant, collections } = data.explorer;
-  const scope = { tenant, collection: collections[system] };
-  const href = `${address}/#${new URLSearchParams({ ...scope, ...fields })}`;
+  const parts = [tenant, collections[system], ...path].map(encodeURIComponent);
+  const href = `${address}/#/${parts.join("/")}?${new URLSearchParams(fields)}`;
   return h("a", { href, target: "_blank", rel: "noreferrer" }, text);
 }
 
@@ -205,11 +210,7 @@ function passageElement(passage, number, system, citations) {
       hasGold ? h("span", { class: "right" }, passage.right ? "expected document" : "gold") : null,
       isCited ? h("span", { class: "cited" }, "cited") : null,
       " ",
-      explorerLink(
-        "open",
-        { view: "documents", doc: passage.document, chunk: passage.chunk },
-        system,
-      ),
+      explorerLink("open", ["documents", passage.document], { chunk: passage.chunk }, system),
     ),
     markedText(passage),
   );
@@ -241,16 +242,18 @@ function systemElement(question, name) {
     system.ms ? duration(system.ms) : null,
   ].filter(Boolean);
   const source = system.isAnswered ? ", which the answer was made from" : "";
-  const again = data.explorer && {
-    view: "search",
-    q: question.text,
-    a: data.explorer.searches[name],
-  };
+  const search = { q: question.text, ...data.explorer?.searches[name] };
   return h(
     "section",
     { class: "system" },
     h("h3", {}, name),
-    h("p", { class: "note" }, facts.join(" · "), " ", explorerLink("search again", again, name)),
+    h(
+      "p",
+      { class: "note" },
+      facts.join(" · "),
+      " ",
+      explorerLink("search again", ["search"], search, name),
+    ),
     system.error ? h("p", { class: "warning" }, system.error) : null,
     answerElement(system.answer),
     h("h4", {}, `${system.passages.length} passages${source}`),

@@ -52,6 +52,8 @@ _CORS_HEADERS = (
     *("authorization", "content-type", "connect-protocol-version", "connect-timeout-ms"),
     *("traceparent", "tracestate", REQUEST_ID),
 )
+# Pages of other origins may read these headers of replies. The last two are those of an original.
+_EXPOSED_HEADERS = ("retry-after", REQUEST_ID, "content-disposition", "etag")
 _CORS_S = 3600  # Browsers may cache the reply to a CORS preflight request for this many seconds.
 
 
@@ -147,6 +149,6 @@ def _with_cors(application: Any, origins: Sequence[str]) -> Any:
         allow_origins=origins,
         allow_methods=["GET", "POST"],
         allow_headers=_CORS_HEADERS,
-        expose_headers=["retry-after", REQUEST_ID],
+        expose_headers=_EXPOSED_HEADERS,
         max_age=_CORS_S,
     )

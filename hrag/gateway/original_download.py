@@ -1,13 +1,13 @@
 """Serves `GET /original`: the download of a document's original, the file from which it was read.
 
-The query has `tenant_id`, `document_id` and optionally `collection`. The file comes from a client
-of hrag and may be malicious. So its media type is always `application/octet-stream`, and its
+The parameters are `tenant_id`, `document_id` and optionally `collection`. The file comes from a
+client of hrag and may be malicious. So its media type is always `application/octet-stream`, and its
 headers tell browsers to save it, neither to show it nor to guess its type, and to run nothing in
 it.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -18,17 +18,16 @@ from starlette.responses import Response
 
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
+from hrag.gateway.http.address_parameters import parameters
 from hrag.gateway.http.reply import Parts, StreamReply
 from hrag.gateway.services.methods import method_named
 from hrag.server.admission.byte_budget import Share
-from hrag.values.errors import DocumentChanged, InvalidArgument
-from hrag.values.ids import quoted
+from hrag.values.errors import DocumentChanged
 
 PATH = "/original"
 
 _METHOD = method_named("GetOriginal")
-_REQUIRED = ("tenant_id", "document_id")
-_FIELDS = (*_REQUIRED, "collection")
+_PARAMETERS = ("tenant_id", "collection", "document_id")
 _MEDIA_TYPE = "application/octet-stream"
 _HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
@@ -44,7 +43,7 @@ def original_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Respo
 
 
 async def _serve(exchange: Exchange, request: Request) -> Response:
-    fields = _query_fields(request)
+    fields = parameters(request, _PARAMETERS)
     metadata = call_headers.metadata(request)
 
     async def read(start: int, share: Share) -> Any:
@@ -65,23 +64,6 @@ async def _serve(exchange: Exchange, request: Request) -> Response:
     reply.headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     reply.headers["etag"] = f'"{first.sha256}"'
     return reply
-
-
-def _query_fields(request: Request) -> Mapping[str, str]:
-    """Returns the fields of the query. Raises InvalidArgument if one is missing or unknown."""
-    pairs = request.query_params.multi_items()
-    names = [name for name, _ in pairs]
-    for name in names:
-        if name not in _FIELDS or names.count(name) > 1:
-            raise InvalidArgument(
-                f"the query has {quoted(name)} {names.count(name)} times; it may have once each of "
-                f"{', '.join(_FIELDS)}",
-                field="query",
-            )
-    for name in _REQUIRED:
-        if name not in names:
-            raise InvalidArgument(f"the query has no {name}, which is required", field=name)
-    return dict(pairs)
 
 
 def _file_name(source: str) -> str:

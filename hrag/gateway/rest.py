@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
+from hrag.gateway.http.address_parameters import parameters
 from hrag.gateway.http.connect_error import ConnectError
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.http.routes import Route
@@ -94,7 +95,7 @@ class _Retrieval:
         request, exchange = self.request, self.exchange
         time_left_s = call_headers.time_left_s(request)
         metadata = call_headers.metadata(request)
-        place = _parameters(request, RETRIEVE_PARAMETERS)
+        place = parameters(request, RETRIEVE_PARAMETERS)
         raw = await exchange.body(_SEARCH, request, share, metadata)
         caller = call_headers.caller_or_address(request)
         search = await exchange.conversion.of_request(partial(search_request, place), raw, caller)
@@ -171,8 +172,8 @@ def _chunk(chunk: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _hierarchy(exchange: Exchange, request: Request) -> Response:
-    values = {
-        **_parameters(request, HIERARCHY_PARAMETERS),
+    values: dict[str, Any] = {
+        **parameters(request, HIERARCHY_PARAMETERS),
         "chunk_id": request.path_params["id"],
     }
     if "include_content" in values:
@@ -202,7 +203,7 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _status(exchange: Exchange, request: Request) -> Response:
-    _parameters(request, STATUS_PARAMETERS)
+    parameters(request, STATUS_PARAMETERS)
     start = partial(_start, exchange, request, _GET_SERVER_INFO, {})
     return await exchange.reply(request, start, JSON, partial(_status_reply, request))
 
@@ -232,24 +233,6 @@ async def _start(
     json_reader.fill(message, dict(values))
     metadata = call_headers.metadata(request)
     return exchange.services.call(method, message.SerializeToString(), metadata, time_left_s())
-
-
-def _parameters(request: Request, known: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the parameters of the address, which must be known and may occur once.
-
-    Raises InvalidArgument for other parameters.
-    """
-    entries = request.query_params.multi_items()
-    names = [name for name, _ in entries]
-    for name in names:
-        if name not in known:
-            raise InvalidArgument(
-                f"{json_reader.shown(name)} is not a parameter; allowed are {', '.join(known)}",
-                field=json_reader.shown(name),
-            )
-        if names.count(name) > 1:
-            raise InvalidArgument(f"the parameter {name} occurs twice; send it once", field=name)
-    return dict(entries)
 
 
 def _flag(name: str, value: str) -> bool:

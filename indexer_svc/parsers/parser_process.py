@@ -165,7 +165,8 @@ class ParserProcess:
 
         `max_png_bytes` and `max_boxes` limit the answer. Raises the errors of `parse`.
         """
-        return image_of(*self._exchange(request, content, max_png_bytes, check), max_boxes)
+        answer = self._exchange(request, content, max_png_bytes, check)
+        return image_of(*answer, max_boxes, len(request["page"]["spans"]))
 
     def _exchange(
         self,

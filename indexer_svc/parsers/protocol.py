@@ -171,11 +171,12 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
 
 
-def image_of(head: Head, body: bytes, max_boxes: int) -> PageImage:
+def image_of(head: Head, body: bytes, max_boxes: int, span_count: int) -> PageImage:
     """Checks every value of a parser's answer with an image; returns the image.
 
-    Raises the errors of `answer_of`. The image itself is not decoded; whoever shows it must treat
-    it as untrusted, like the file.
+    `span_count` is the number of spans whose boxes were asked for. Raises the errors of
+    `answer_of`. The image itself is not decoded; whoever shows it must treat it as untrusted, like
+    the file.
     """
     _raise_reported(head)
     try:
@@ -186,6 +187,10 @@ def image_of(head: Head, body: bytes, max_boxes: int) -> PageImage:
         _require(len(boxes) <= max_boxes, "too many boxes")
         numbers = [width_points, height_points, *(side for box in boxes for side in box[1:])]
         _require(all(type(number) in (int, float) for number in numbers), "a place without number")
+        # Neither infinity nor NaN, which JSON of Python may contain, is in these ranges.
+        sizes = (width_points, height_points)
+        _require(all(0 < size <= _MAX_NUMBER for size in sizes), "a page of an impossible size")
+        _require(all(box.span < span_count for box in boxes), "a box of no span")
         _require(all(0 <= side <= 1 for box in boxes for side in box[1:]), "a box off the page")
         _require(body.startswith(_PNG), "an image that is no PNG")
         return PageImage(body, width, height, width_points, height_points, boxes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -79,6 +80,24 @@ def test_python_sends_the_same_search(explorer: Explorer, sent: dict[str, Any]) 
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert found.stderr == ""
+
+
+def test_every_value_of_json_is_a_value_of_python(explorer: Explorer) -> None:
+    """A text may be a word of Python or the name of a property of every JavaScript object."""
+    words = ["null", "true", "false", "None", "undefined", "NaN", "constructor", "toString"]
+    words += ["__proto__", "", "0", "\u2028", "\0", "{x}", '"""', QUERY]
+    values = [None, True, False, 0, -1.5, 1e300, 2**53, [], {}, [[]], words]
+    request = {"values": values, **{f"k{word}": word for word in words}, "constructor": "a"}
+    explorer.page.goto(explorer.url)
+    program = explorer.page.evaluate(
+        """async (text) => {
+          const { LANGUAGES } = await import("./request_code.js");
+          return LANGUAGES.Python("http://localhost/", JSON.parse(text), false);
+        }""",
+        json.dumps(request),
+    )
+    literal = program.partition("search = ")[2].partition("\nheaders = ")[0]
+    assert ast.literal_eval(literal) == request
 
 
 def test_typescript_sends_the_same_search(

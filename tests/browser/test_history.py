@@ -7,6 +7,8 @@ from tests.browser.site import MANY
 
 pytestmark = pytest.mark.browser
 
+KEY = "hrag_secret~of%this.test"
+
 
 def test_back_leads_through_views_searches_and_documents(explorer: Explorer) -> None:
     explorer.show()
@@ -114,3 +116,77 @@ def test_recent_searches_are_bounded(explorer: Explorer) -> None:
         }"""
     )
     assert counts == ["query 59", 50, 0, 1]
+
+
+def use_key(explorer: Explorer) -> None:
+    explorer.page.get_by_role("button", name="API key").click()
+    explorer.page.get_by_label("API key or token").fill(KEY)
+    explorer.page.get_by_role("button", name="Use this key").click()
+
+
+def assert_key_is_nowhere(explorer: Explorer) -> None:
+    """Fails if the address of the page or the browser's memory contains a part of the key."""
+    assert "secret" not in explorer.page.url
+    assert "secret" not in explorer.page.evaluate("JSON.stringify(localStorage)")
+
+
+def test_a_key_in_a_search_never_gets_into_the_address(explorer: Explorer) -> None:
+    explorer.show()
+    use_key(explorer)
+    page = explorer.page
+    addresses = page.evaluate_handle(
+        """() => {
+          const all = [];
+          for (const name of ["pushState", "replaceState"]) {
+            const change = history[name].bind(history);
+            history[name] = (state, title, url) => all.push(url) && change(state, title, url);
+          }
+          return all;
+        }"""
+    )
+    expect(explorer.search(f"gasket {KEY}").first).to_be_visible()
+    explorer.page.get_by_role("tab", name="Documents").click()
+    explorer.page.get_by_role("tab", name="Search").click()
+    page.get_by_label("Compare").check()
+    expect(explorer.search(KEY)).not_to_have_count(0)
+    expect(explorer.search("sleep").first).to_contain_text("Cats sleep.")
+    assert page.url.count("q=sleep") == 1
+    assert_key_is_nowhere(explorer)
+    assert "secret" not in str(addresses.json_value())
+
+
+@pytest.mark.parametrize("name", ["q", "filter", "b.filter", "tenant", "collection", "doc"])
+def test_no_field_of_the_address_contains_the_key(explorer: Explorer, name: str) -> None:
+    page = explorer.page
+    page.goto(explorer.url)
+    fragment = page.evaluate(
+        """async ([name, key]) => {
+          const { changeAddress } = await import("./address.js");
+          const { remember } = await import("./browser_memory.js");
+          const { searchFields } = await import("./search_address.js");
+          const { setKey } = await import("./connect.js");
+          setKey(key);
+          const a = { filters: { join: "all", rows: [["team", "is", `x ${key}`]] } };
+          const { filter } = searchFields({ a });
+          const value = name.endsWith("filter") ? filter : `my ${key}`;
+          changeAddress({ view: "documents", chunk: "c", [name]: value });
+          remember(value, "any");
+          remember("any", [value]);
+          return location.hash;
+        }""",
+        [name, KEY],
+    )
+    assert "chunk=c" in fragment
+    assert_key_is_nowhere(explorer)
+
+
+def test_a_key_that_was_searched_before_it_was_entered_is_removed(explorer: Explorer) -> None:
+    explorer.show()
+    explorer.search(KEY)
+    explorer.page.wait_for_url("**secret**")
+    use_key(explorer)
+    explorer.page.wait_for_url(lambda url: "secret" not in url)
+    expect(explorer.search("gasket").first).to_be_visible()
+    explorer.page.get_by_text("Recent searches").click()
+    expect(explorer.page.locator(".recent-list a")).to_have_text(["gasket"])
+    assert_key_is_nowhere(explorer)

@@ -56,6 +56,10 @@ def test_a_file_is_returned_by_the_command_line_and_over_http(run, services, ten
         reply = gateway.send("GET", f"/original?{query}")
         assert (reply.status, reply.body) == (200, content)
         assert reply.headers["content-disposition"].endswith("guide.md")
+        for missing in ("tenant_id", "document_id"):
+            parameters = "&".join(one for one in query.split("&") if missing not in one)
+            reply = gateway.send("GET", f"/original?{parameters}")
+            assert (reply.status, reply.field) == (400, missing)
         body = {"tenantId": tenant, "collection": "kept", "documentId": "guide.md", "start": 2}
         part = gateway.post("/hrag.v1.RetrieverService/GetOriginal", body).json
         assert (part["start"], part["sizeBytes"]) == ("2", str(len(content)))

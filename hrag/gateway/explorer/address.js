@@ -1,8 +1,10 @@
 // The fragment of the page's address says what the page shows, for example
 // `#/acme/guide/search?q=gasket&mode=CONTEXT`: the tenant, the collection, the view, the document
 // and further fields. So a link with this address opens the same view, and the browser's back
-// button leads to the view before. The fragment never contains an API key, and browsers never send
-// a fragment to the server.
+// button leads to the view before. `changeAddress` leaves out a field that contains the API key, and
+// browsers never send a fragment to the server.
+
+import { containsKey } from "./connect.js";
 
 const PATH = ["tenant", "collection", "view", "doc"];
 // The fields that stay in the address when another view is shown.
@@ -31,18 +33,25 @@ export function fragment(fields) {
 
 /**
  * Changes fields of the address's fragment; a field whose new value is empty is removed. If the
- * view changes, the fields of the view before are removed. If `isStep` is true, the browser's back
- * button undoes the change.
+ * view changes, the fields of the view before are removed. Fields that contain the API key are
+ * removed too, whether they are new or not. If `isStep` is true, the browser's back button undoes
+ * the change.
  */
 export function changeAddress(changes, { isStep = false } = {}) {
   const before = readAddress();
   const isOtherView = "view" in changes && changes.view !== before.view;
   const kept = isOtherView ? KEPT : Object.keys(before);
   const fields = Object.fromEntries(kept.map((name) => [name, before[name]]));
-  const next = fragment({ ...fields, ...changes });
+  const next = fragment(withoutKey({ ...fields, ...changes }));
   if (next === location.hash) return;
   if (isStep) history.pushState(null, "", next);
   else history.replaceState(null, "", next);
+}
+
+function withoutKey(fields) {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => !containsKey(String(value ?? ""))),
+  );
 }
 
 /** Encodes only what a fragment cannot contain, so that the address stays readable. */

@@ -1,6 +1,8 @@
 // What the page keeps in this browser beyond its own life: the tenant that was opened last, and the
-// searches of some tenants. Values are stored for each address of a gateway. They never contain an
-// API key. A browser that stores nothing only makes the page forget.
+// searches of some tenants. Values are stored for each address of a gateway. A value that contains
+// the API key is not stored. A browser that stores nothing only makes the page forget.
+
+import { containsKey } from "./connect.js";
 
 /** Returns a stored value; null if nothing is stored under this name. */
 export function remembered(name) {
@@ -12,6 +14,7 @@ export function remembered(name) {
 }
 
 export function remember(name, value) {
+  if (containsKey(name) || containsKey(JSON.stringify(value))) return;
   try {
     localStorage.setItem(storageKey(name), JSON.stringify(value));
   } catch {

@@ -14,9 +14,10 @@ export function hasKey() {
   return key !== "";
 }
 
-/** Returns true if a text contains the API key. */
+/** Returns true if a text contains the API key, also with the escapes of `search_address.js`. */
 export function containsKey(text) {
-  return hasKey() && text.includes(key);
+  const escaped = key.replaceAll("%", "%25").replaceAll("~", "%7E");
+  return hasKey() && (text.includes(key) || text.includes(escaped));
 }
 
 /**

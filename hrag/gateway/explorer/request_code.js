@@ -56,5 +56,6 @@ function pythonValue(value, indent = "") {
     );
     return lines.length ? `{\n${lines.join("")}${indent}}` : "{}";
   }
-  return { true: "True", false: "False", null: "None" }[value] ?? JSON.stringify(value);
+  if (typeof value === "boolean") return value ? "True" : "False";
+  return value === null ? "None" : JSON.stringify(value);
 }

@@ -168,7 +168,7 @@ def rest_operations(search: dict[str, Schema], timeout: Schema) -> dict[str, Sch
 
 
 def _retrieve_request(search: dict[str, Schema]) -> Schema:
-    own = ("tenant_id", "collection", "text", "mode")
+    separate_fields = ("tenant_id", "collection", "text", "mode")
     mode = {"type": "string", "enum": list(RETRIEVAL_MODES), "description": "The mode."}
     return {
         "type": "object",
@@ -176,7 +176,7 @@ def _retrieve_request(search: dict[str, Schema]) -> Schema:
         "properties": {
             "query": search["text"],
             "retrieval_mode": mode,
-            **{name: schema for name, schema in search.items() if name not in own},
+            **{name: schema for name, schema in search.items() if name not in separate_fields},
         },
         "required": ["query"],
         "additionalProperties": False,

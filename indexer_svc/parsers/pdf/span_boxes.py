@@ -66,21 +66,23 @@ def printed_words(content: PageContent) -> list[PrintedWord]:
     """Returns the upright words of a page in reading order, with running heads."""
     page = page_rows(0, content)
     layout = page_layout(page, set(), 1, continues_contents=False, fixed_is_code=False)
-    taken: set[int] = set()
+    placed_ids: set[int] = set()
     words: list[PrintedWord] = []
     line = 0
     for item in (item for region in layout.regions for item in region):
         for row in page.rows:
-            inside = [word for word in row.words if _is_inside(word, item, taken)]
-            taken.update(map(id, inside))
-            words += [PrintedWord(word.text, _letter_box(word), line) for word in inside]
-            line += bool(inside)
+            line_words = [
+                word for word in row.words if id(word) not in placed_ids and _is_inside(word, item)
+            ]
+            placed_ids.update(map(id, line_words))
+            words += [PrintedWord(word.text, _letter_box(word), line) for word in line_words]
+            line += bool(line_words)
     return words
 
 
-def _is_inside(word: Word, item: TextLine | PdfTable, taken: set[int]) -> bool:
-    """Returns True if a word is a part of a line or a table, and is not taken yet."""
-    if word.bottom <= item.top or word.top >= item.bottom or id(word) in taken:
+def _is_inside(word: Word, item: TextLine | PdfTable) -> bool:
+    """Returns True if a word is a part of a line or a table."""
+    if word.bottom <= item.top or word.top >= item.bottom:
         return False
     x, y = (word.left + word.right) / 2, (word.top + word.bottom) / 2
     return item.left <= x <= item.right and item.top <= y <= item.bottom
@@ -125,16 +127,16 @@ def _aligned(
     pieces: dict[int, list[_WordPart]] = {}
     left = list(range(len(tokens))), list(range(len(printed)))
     for _ in range(2):
-        taken: set[int] = set()
+        aligned_tokens: set[int] = set()
         for ours, theirs in _pairs(*left, tokens, printed):
-            taken.add(theirs)
+            aligned_tokens.add(theirs)
             word = printed[theirs]
             width = len(words[word.word].text)
             piece = _WordPart(word.word, word.start / width, word.end / width)
             pieces.setdefault(ours, []).append(piece)
         left = (
             [index for index in left[0] if index not in pieces],
-            [index for index in left[1] if index not in taken],
+            [index for index in left[1] if index not in aligned_tokens],
         )
     return pieces
 
@@ -181,9 +183,9 @@ def _character_pairs(
     for block in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
         for offset in range(block.size):
             shared[owners[block.a + offset], others[block.b + offset]] += 1
-    for (own, other), count in shared.items():
-        if 2 * count >= min(len(tokens[own].form), len(printed[other].form)):
-            yield own, other
+    for (token, printed_token), count in shared.items():
+        if 2 * count >= min(len(tokens[token].form), len(printed[printed_token].form)):
+            yield token, printed_token
 
 
 def _pieces_of(

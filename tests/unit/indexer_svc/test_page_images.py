@@ -9,10 +9,10 @@ import pytest
 from hrag import errors
 from hrag.types import PDF, Span
 from hrag.values.deadline import NEVER, Deadline
-from hrag.values.page_images import PageImage
+from hrag.values.page_images import PageImage, SpanBox
 from hrag.values.reply_limit import ReplyLimit
 from hrag.values.tree import PageSpan, ParsedText
-from indexer_svc.page_images import PageImages
+from indexer_svc.page_images import PageImages, _spans_on_page
 from indexer_svc.stored_catalog import StoredCatalog
 from tests.support.documents.fakes import collection_settings, prepared
 from tests.support.engines.memory_engine import MemoryEngine
@@ -24,6 +24,8 @@ PNG_BYTES = 1_000
 
 class Renderer:
     """Returns an image of 1,000 bytes, and records what it was asked for."""
+
+    boxes: tuple[SpanBox, ...] = ()
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, bytes, Mapping[str, Any], int]] = []
@@ -38,7 +40,7 @@ class Renderer:
         max_png_bytes: int,
     ) -> PageImage:
         self.requests.append((tenant_id, content, page, max_png_bytes))
-        return PageImage(bytes(PNG_BYTES), 10, 10, 5.0, 5.0)
+        return PageImage(bytes(PNG_BYTES), 10, 10, 5.0, 5.0, self.boxes)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def renderer() -> Renderer:
 @pytest.fixture
 def pages(writer: Any, renderer: Renderer) -> PageImages:
     catalog = StoredCatalog(writer)
-    return PageImages(catalog, renderer, 3 * PNG_BYTES, ReplyLimit(1 << 20))
+    return PageImages(catalog, renderer, 3 * PNG_BYTES + 500, ReplyLimit(1 << 20))
 
 
 def show(
@@ -96,6 +98,43 @@ def test_the_images_that_were_used_last_are_kept(pages, renderer):
     for page, dpi in ((1, 72), (1, 80), (1, 90), (1, 72), (1, 100), (1, 72), (1, 80)):
         show(pages, page, dpi=dpi)
     assert [page["dpi"] for _, _, page, _ in renderer.requests] == [72, 80, 90, 100, 80]
+
+
+def test_the_boxes_and_spans_of_an_image_count_as_kept(pages, renderer):
+    renderer.boxes = (SpanBox(0, 0.0, 0.0, 1.0, 1.0),) * 13
+    show(pages)
+    show(pages)
+    assert len(renderer.requests) == 2  # 13 boxes take 2,600 bytes, and the cache has 3,500.
+    renderer.boxes = ()
+    show(pages, 1, *[Span(0, 1, 0, 1)] * 22)
+    show(pages, 1, *[Span(0, 1, 0, 1)] * 22)
+    assert len(renderer.requests) == 4
+
+
+class CountedText(str):
+    """A text that counts how often it is encoded."""
+
+    encodings = 0
+
+    def encode(self, *_arguments: Any) -> bytes:
+        self.encodings += 1
+        return str(self).encode()
+
+
+def test_a_text_is_encoded_once_for_all_spans():
+    """Each span in bytes gives the characters that a decoder of the whole text gives."""
+    text = CountedText("Über 😀 one. Pagé two. Ende")
+    place = PageSpan(2, 12, 22)
+    encoded = str(text).encode()
+    bounds = [(start, end) for start in range(len(encoded)) for end in range(1, len(encoded) + 3)]
+    spans = [Span(byte_start=a, byte_end=b, char_start=0, char_end=0) for a, b in bounds]
+    expected = []
+    for start, end in bounds:
+        first, last = (len(encoded[:at].decode("utf-8", "ignore")) - 12 for at in (start, end))
+        first = min(max(first, 0), 10)
+        expected.append((first, min(max(last, first), 10)))
+    assert _spans_on_page(spans, place, text) == expected
+    assert text.encodings <= 1
 
 
 def test_an_image_of_a_replaced_document_is_not_shown(pages, renderer, writer):

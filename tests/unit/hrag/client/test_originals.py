@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from hrag import errors
+from hrag.client.originals import ReadOriginal
 from hrag.v1 import retriever_pb2 as rpb
+from hrag.values.documents import Original, OriginalPart
 from tests.support.servers.fake_services import Fake, run_async, run_sync
 
 BOTH_CLIENTS = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
@@ -62,6 +64,25 @@ def test_a_replaced_file_is_read_again(run: Any, before: list[bytes], after: byt
         "application/pdf",
     )
     assert part.original.sha256 == sha256(after).hexdigest()
+
+
+class _UnextendableBytes(bytes):
+    """Bytes that fail if they are copied to be extended."""
+
+    def __add__(self, other: object) -> bytes:
+        raise AssertionError("the parts must be joined once")
+
+
+def test_the_parts_of_a_file_are_joined_once() -> None:
+    content = bytes(range(256)) * 3
+    original = Original(len(content), sha256(content).hexdigest())
+    read = ReadOriginal()
+    for start in range(0, len(content), 100):
+        assert (read.end, read.is_whole) == (start, False)
+        part = _UnextendableBytes(content[start : start + 100])
+        read = read.longer(OriginalPart("d", "s", "text/plain", original, start, part))
+    assert read.is_whole
+    assert read.checked() == OriginalPart("d", "s", "text/plain", original, 0, content)
 
 
 @BOTH_CLIENTS

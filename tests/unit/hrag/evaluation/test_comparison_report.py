@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from dataclasses import replace
+from importlib.resources import files
 from io import StringIO
 from typing import Any
 
@@ -20,6 +21,8 @@ from hrag.evaluation.html_questions import json_block, page_data
 from hrag.evaluation.html_report import html_report
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.report_files import Report, report_json
+from hrag.evaluation.systems import option_types
+from hrag.types import Aggregation, FusionMethod, Retrieval, SummaryScope
 from tests.support.documents.evaluation_fakes import comparison, judgement, kept, retrieval
 
 HOSTILE = "</script><script>window.attacked=1</script>"
@@ -87,7 +90,9 @@ def test_only_kinds_beyond_chance_are_claimed() -> None:
     questions = [Question(f"q{n}", "What?", (GOLD,), kind=kind) for n, kind in enumerate(kinds)]
     context = [right] * 30 + [wrong] * 30 + [right] * 5 + [right, wrong] * 12
     standard = [wrong] * 30 + [right] * 30 + [wrong] * 5 + [wrong, right] * 12
-    found = comparison(questions, {"context": context, "standard": standard}).findings
+    report = comparison(questions, {"context": context, "standard": standard})
+    found = report.findings
+    assert "<h3>No difference beyond chance</h3>" in html_report(report)
     claims = {(one.better, one.value) for one in found.kinds}
     assert claims == {("context", "codes"), ("standard", "names")}
     assert [one.value for one in found.unclear] == ["mixed"]
@@ -222,17 +227,33 @@ def test_links_open_the_explorer_at_the_chunk_and_at_the_search() -> None:
     explorer = page_data(report)["explorer"]
     assert explorer["address"] == "http://localhost:8080"
     assert explorer["collections"] == {"context": "docs", "standard": "docs"}
-    assert json.loads(explorer["searches"]["context"]) == {"mode": "CONTEXT", "tokenBudget": "1000"}
+    assert explorer["searches"]["context"] == {"mode": "CONTEXT", "tokenBudget": "1000"}
 
 
 def test_the_options_of_a_system_are_those_of_the_explorer() -> None:
-    name = "auto_merge:dense:merge_ratio=0.7:collection=flat"
+    name = "auto_merge:dense:merge_ratio=0.7:aggregation=max:rerank=false:collection=flat"
     outcomes = {name: [retrieval(RIGHT, quotes=1)]}
     report = comparison(asked(1), outcomes, explorer="http://localhost:8080")
     explorer = page_data(report)["explorer"]
     assert explorer["collections"] == {name: "flat"}
-    options = {"mode": "AUTO_MERGE", "retrieval": "DENSE", "mergeRatio": 0.7}
-    assert json.loads(explorer["searches"][name]) == options
+    options = {"mode": "AUTO_MERGE", "retrieval": "DENSE", "mergeRatio": "0.7"}
+    options |= {"aggregation": "MAX", "rerank": "false"}
+    assert explorer["searches"][name] == options
+
+
+def test_the_explorer_has_every_option_that_a_system_may_have() -> None:
+    samples = {bool: "true", int: "1", float: "0.5", Retrieval: "dense", FusionMethod: "convex"}
+    samples |= {Aggregation: "sum", SummaryScope: "documents", str: "flat"}
+    parts = [f"{name}={samples[kind]}" for name, kind in option_types().items()]
+    name = ":".join(["auto_merge", *parts])
+    outcomes = {name: [retrieval(RIGHT, quotes=1)]}
+    report = comparison(asked(1), outcomes, explorer="http://localhost:8080")
+    fields = page_data(report)["explorer"]["searches"][name]
+    source = (files("hrag.gateway") / "explorer" / "search_options.js").read_text("utf-8")
+    known = set(re.findall(r'name: "(\w+)"', source))
+    assert len(fields) == len(option_types())  # The mode is added, and the collection is left out.
+    assert set(fields) <= known
+    assert all(isinstance(value, str) for value in fields.values())
 
 
 def rows(report: Report) -> list[dict[str, str]]:

@@ -41,6 +41,9 @@ def test_pages_of_allowed_origins_read_replies(
     assert (preflight.status == 200) == allowed
     reply = open_gateway.post(SEARCH, {}, {"origin": origin})
     assert (reply.headers.get("access-control-allow-origin") == origin) == allowed
+    exposed = reply.headers.get("access-control-expose-headers", "").lower().split(", ")
+    needed = {"retry-after", "x-request-id", "content-disposition", "etag"}
+    assert not allowed or needed <= set(exposed)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
+from hrag.values.page_images import PageImage, SpanBox
 from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers import protocol
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
@@ -19,6 +20,8 @@ from indexer_svc.parsers.protocol import (
     ParserFault,
     answer_of,
     answer_to,
+    image_answer_to,
+    image_of,
     message,
     progress,
     progress_of,
@@ -216,3 +219,43 @@ def test_metadata_that_does_not_fit_into_an_answer_is_left_out_and_reported(meta
     unfit = len(metadata) - len(kept)
     parts = [(part.kind, part.part_count) for part in answer.report.left_out]
     assert parts == ([(LeftOutKind.METADATA, unfit)] if unfit else [])
+
+
+IMAGE = PageImage(b"\x89PNG\r\n\x1a\n", 10, 20, 5.5, 9.0, (SpanBox(1, 0.0, 0.25, 1.0, 0.5),))
+IMAGE_HEAD = {"size": [10, 20, 5.5, 9.0], "boxes": [[1, 0.0, 0.25, 1.0, 0.5]]}
+
+
+def test_an_image_is_received_as_it_was_sent():
+    receive = BytesIO(b"".join(image_answer_to(lambda: IMAGE))).read
+    assert image_of(*received(receive, AMPLE_BYTES), max_boxes=1, span_count=2) == IMAGE
+
+
+@pytest.mark.parametrize("size", ["Infinity", "-Infinity", "NaN", "-1", "0", "1e300", "9" * 400])
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_page_of_an_impossible_size_is_refused(size, at):
+    sizes = ["10", "20", "5.5", "9"]
+    sizes[at] = size
+    head = json.loads(f'{{"size": [{", ".join(sizes)}], "boxes": []}}')
+    with pytest.raises(MalformedMessage, match="impossible size"):
+        image_of(head, IMAGE.png, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [[2, 0, 0, 1, 1]],
+        [[-1, 0, 0, 1, 1]],
+        [[True, 0, 0, 1, 1]],
+        [[0, 0, 0, 1, 1.1]],
+        [[0, float("nan"), 0, 1, 1]],
+        [[0, 0, 0, float("inf"), 1]],
+        [[0, "0", 0, 1, 1]],
+        [[0, 0, 0, 1]],
+        [[0, 0, 0, 1, 1]] * 3,
+        [0],
+        None,
+    ],
+)
+def test_a_box_of_no_span_or_off_the_page_is_refused(boxes):
+    with pytest.raises(MalformedMessage):
+        image_of(IMAGE_HEAD | {"boxes": boxes}, IMAGE.png, 2, 2)
