@@ -4,7 +4,10 @@ Each service has one frozen settings class; nothing reads the environment later.
 raises SettingsError, whose message names the variable, the value and the rule.
 """
 
+import os
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -20,7 +23,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hrag.host.addresses import MAX_PORT
+from hrag.host.addresses import ADDRESS_RULE, MAX_PORT, is_address
 from hrag.host.cores import usable_cores
 from hrag.host.dsn import check_dsn
 from hrag.text.analysis import DEFAULT_LANGUAGE, LANGUAGES
@@ -117,6 +120,13 @@ def _parse_address(value: str) -> str:
     return address
 
 
+def _check_service_address(value: str) -> str:
+    if not is_address(value):
+        raise ValueError(ADDRESS_RULE)
+    return value
+
+
+ServiceAddress = Annotated[str, AfterValidator(_check_service_address)]
 ListeningAddress = Annotated[str, AfterValidator(_parse_address)]
 
 
@@ -376,7 +386,7 @@ class CommonSettings(EngineSettings, AuditSettings):
 class IndexerSettings(CommonSettings):
     """The settings of `indexer_svc`."""
 
-    address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
+    address: ServiceAddress = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
     metrics_address: ListeningAddress = _variable("HRAG_INDEXER_METRICS_ADDRESS", "")
     summaries: SummaryUnit = _variable("HRAG_SUMMARIES", SummaryUnit.NONE)
     summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
@@ -415,7 +425,7 @@ class IndexerSettings(CommonSettings):
 class RetrieverSettings(CommonSettings):
     """The settings of `retriever_svc`."""
 
-    address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
+    address: ServiceAddress = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     metrics_address: ListeningAddress = _variable("HRAG_RETRIEVER_METRICS_ADDRESS", "")
     default_deadline_s: float = _variable("HRAG_DEFAULT_DEADLINE_S", 120.0, gt=0, le=86_400)
     query_cache_entries: int = _variable("HRAG_QUERY_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000)
@@ -504,8 +514,8 @@ class GatewaySettings(CommonSettings):
 
     address: ListeningAddress = _variable("HRAG_HTTP_ADDRESS", "127.0.0.1:8080", min_length=1)
     metrics_address: ListeningAddress = _variable("HRAG_HTTP_METRICS_ADDRESS", "")
-    indexer: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
-    retriever: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
+    indexer: ServiceAddress = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
+    retriever: ServiceAddress = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     ca_file: Path | None = _variable("HRAG_CA_FILE", None)
     cert_file: Path | None = _variable("HRAG_CERT_FILE", None)
     key_file: Path | None = _variable("HRAG_KEY_FILE", None)
@@ -556,4 +566,58 @@ def load(cls: type[Settings], **overrides: Any) -> Settings:
 def _explain(error: ErrorDetails) -> str:
     variable = error["loc"][0]
     shown = "" if variable in _SECRET else f" is {error['input']!r}"
-    return f"{variable}{shown}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{variable}{shown}: {_rule(str(variable), error)}"
+
+
+def _rule(variable: str, error: ErrorDetails) -> str:
+    """Returns what is allowed, with the unit that the name of the variable ends with."""
+    rule = error["msg"].removeprefix("Value error, ")
+    is_parsed = error["type"] not in ("int_parsing", "int_from_float", "float_parsing")
+    if variable.endswith("_BYTES"):
+        allowed = "must be a whole number of bytes, without a unit; 4 GiB is 4294967296"
+        return f"{rule} bytes" if is_parsed else allowed
+    if variable.endswith("_S") and not variable.endswith("_PER_S"):
+        return f"{rule} seconds" if is_parsed else "must be a number of seconds, without a unit"
+    return rule
+
+
+# Variables that no service reads: those of the commands, of the files for containers and proxies,
+# of the examples, and of the build and its tests.
+_OTHER_VARIABLES = (
+    *("HRAG_TOKEN", "HRAG_URL", "HRAG_PROTOS", "HRAG_KEYS", "HRAG_PORT", "HRAG_TLS_FOLDER"),
+    *("HRAG_INDEXER_PORT", "HRAG_RETRIEVER_PORT", "HRAG_SECOND_RETRIEVER_PORT", "HRAG_HTTP_PORT"),
+    *("HRAG_GRAFANA_PORT", "HRAG_PROMETHEUS_PORT", "HRAG_PUBLISH_ADDRESS", "HRAG_INDEXER_CPUS"),
+    *("HRAG_RETRIEVER_CPUS", "HRAG_POSTGRES_CPUS", "HRAG_POSTGRES_SECRETS"),
+)
+_PREFIX = "HRAG_"
+# Kubernetes sets some of these for a Service with the name `hrag`.
+_OTHER_PATTERN = re.compile(
+    r"HRAG_(TEST|BENCH|PROXY|EXTENSION|REQUIRE)_.*|HRAG_(\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_\w+)"
+)
+
+
+def pop_unknown_variables() -> dict[str, str]:
+    """Removes the variables named `HRAG_...` that hrag does not know from the environment.
+
+    Returns their names, each with the nearest name that hrag knows, or with an empty text if no
+    name is near. They are removed so that no child process reports them again.
+    """
+    classes = (IndexerSettings, RetrieverSettings, GatewaySettings)
+    known = {
+        str(field.validation_alias) for cls in classes for field in cls.model_fields.values()
+    }.union(_OTHER_VARIABLES)
+    unknown = [
+        name
+        for name in sorted(os.environ)
+        if name.startswith(_PREFIX) and name not in known and not _OTHER_PATTERN.fullmatch(name)
+    ]
+    for name in unknown:
+        del os.environ[name]
+    return {name: _nearest(name, known) for name in unknown}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Returns the known name that is most similar after the prefix `HRAG_`, or an empty text."""
+    ends = [one.removeprefix(_PREFIX) for one in known if one.startswith(_PREFIX)]
+    matches = get_close_matches(name.removeprefix(_PREFIX), ends, 1)
+    return f"{_PREFIX}{matches[0]}" if matches else ""

@@ -239,10 +239,15 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert pages - named == set()
 
 
-def test_no_page_and_no_message_installs_hrag_from_a_registry() -> None:
+def test_no_page_no_example_and_no_message_installs_hrag_from_a_registry() -> None:
     """hrag is in no registry, so pip would install nothing, or the package of a stranger."""
-    packages = ("hrag", "indexer_svc", "retriever_svc")
-    sources = [path for package in packages for path in ROOT.glob(f"{package}/**/*.py")]
+    folders = ("hrag", "indexer_svc", "retriever_svc", "docs/examples")
+    sources = [
+        path
+        for folder in folders
+        for suffix in ("py", "ipynb")
+        for path in ROOT.glob(f"{folder}/**/*.{suffix}")
+    ]
     bare = re.compile(r"pip install [\"'`]*hrag\b")
     found = [page_id(path) for path in [*MANUALS, *sources] if bare.search(path.read_text("utf-8"))]
     assert found == []

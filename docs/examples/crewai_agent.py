@@ -1,6 +1,6 @@
 """An agent that answers from a knowledge base and names its sources, with CrewAI.
 
-    pip install hrag crewai
+    pip install . crewai    # in hrag's source folder
     export OPENAI_API_KEY=...
     python docs/examples/crewai_agent.py "What did we decide about retries?" --tenant acme
 

@@ -1,6 +1,6 @@
 """An agent that answers from a knowledge base and names its sources, with DSPy.
 
-    pip install hrag dspy
+    pip install . dspy    # in hrag's source folder
     export OPENAI_API_KEY=...
     python docs/examples/dspy_agent.py "What did we decide about retries?" --tenant acme
 

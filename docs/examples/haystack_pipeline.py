@@ -1,6 +1,6 @@
 """A pipeline that answers from a knowledge base and names its sources, with Haystack.
 
-    pip install 'hrag[haystack]'
+    pip install '.[haystack]'    # in hrag's source folder
     export OPENAI_API_KEY=...
     python docs/examples/haystack_pipeline.py "What did we decide about retries?" --tenant acme
 

@@ -1,6 +1,6 @@
 """A chain that answers from a knowledge base and names its sources, with LangChain.
 
-    pip install 'hrag[langchain]' langchain-openai
+    pip install '.[langchain]' langchain-openai    # in hrag's source folder
     export OPENAI_API_KEY=...
     python docs/examples/langchain_chain.py "What did we decide about retries?" --tenant acme
 

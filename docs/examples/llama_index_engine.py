@@ -1,6 +1,6 @@
 """A query engine that answers from a knowledge base and names its sources, with LlamaIndex.
 
-    pip install 'hrag[llama-index]' llama-index-llms-openai
+    pip install '.[llama-index]' llama-index-llms-openai    # in hrag's source folder
     export OPENAI_API_KEY=...
     python docs/examples/llama_index_engine.py "What did we decide about retries?" --tenant acme
 

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.render import counted
-from hrag.cli.terminal import Failure, progress_lines, show_note
+from hrag.cli.terminal import ExitCode, Failure, progress_lines, show_note
 from hrag.host.private_files import opener
 from hrag.values.documents import Document
 from hrag.values.errors import CollectionExists, HragError
@@ -227,7 +227,10 @@ class EvaluationRun:
         from hrag.evaluation.generator import QuestionGenerator  # noqa: PLC0415
 
         if path.suffix != ".jsonl":
-            raise Failure(f"--generate writes QUESTIONS, which must end in .jsonl, not {path}")
+            raise Failure(
+                f"--generate writes QUESTIONS, which must end in .jsonl, not {path}",
+                ExitCode.USAGE,
+            )
         options = self.options
         calls = ChatCalls(chat, self.journal)
         writer = QuestionGenerator(self.client, calls, self.where, options.concurrency)
@@ -330,11 +333,12 @@ def chat_model() -> "ChatModel":
     try:
         chat = open_chat(load(CommonSettings))
     except SettingsError as error:
-        raise Failure(str(error)) from None
+        raise Failure(str(error), ExitCode.USAGE) from None
     if chat is None:
         raise Failure(
             "--judge and --generate require a chat model: set HRAG_CHAT_MODEL, and "
-            "HRAG_CHAT_BASE_URL unless the endpoint is OpenAI's"
+            "HRAG_CHAT_BASE_URL unless the endpoint is OpenAI's",
+            ExitCode.USAGE,
         )
     return chat
 
@@ -363,11 +367,11 @@ def publish(report: "Report", options: EvaluationOptions, console: Console) -> N
 def check_target(path: Path) -> None:
     """Raises Failure if no file can be written at `path`. It is called before any work is done."""
     if not path.parent.is_dir():
-        raise Failure(f"{path}: there is no folder {path.parent}")
+        raise Failure(f"{path}: there is no folder {path.parent}", ExitCode.USAGE)
     if path.is_dir():
-        raise Failure(f"{path}: it is a folder; it must be a file")
+        raise Failure(f"{path}: it is a folder; it must be a file", ExitCode.USAGE)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise Failure(f"{path}: {os.strerror(errno.EACCES)}")
+        raise Failure(f"{path}: {os.strerror(errno.EACCES)}", ExitCode.USAGE)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ from hrag.cli.options import (
     connection_options,
 )
 from hrag.cli.render import counted
-from hrag.cli.terminal import Failure, output, show_note
+from hrag.cli.terminal import ExitCode, Failure, output, show_note
 from hrag.host import durable_files
 from hrag.host.private_files import opener
 from hrag.values.documents import Document, DocumentInfo
@@ -295,7 +295,7 @@ def _open_input(source: Path) -> Iterator[BinaryIO]:
     try:
         file = source.open("rb")
     except OSError as error:
-        raise Failure(f"{source}: {error.strerror or error}") from None
+        raise Failure(f"{source}: {error.strerror or error}", ExitCode.USAGE) from None
     with file:
         yield file
 

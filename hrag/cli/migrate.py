@@ -135,7 +135,7 @@ def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSett
     try:
         return load(EngineSettings, **overrides)
     except SettingsError as error:
-        raise Failure(str(error)) from None
+        raise Failure(str(error), ExitCode.USAGE) from None
 
 
 def _engine_names() -> tuple[str, ...]:

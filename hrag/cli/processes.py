@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hrag.cli.terminal import Failure
+from hrag.cli.terminal import ExitCode, Failure
 from hrag.host.addresses import dial_address
 
 _POLL_S = 0.05
@@ -170,7 +170,7 @@ class ServiceProcesses:
         for child in self._children:
             code = child.process.poll()
             if code is not None:
-                raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
+                raise _failed(child.service, code)
 
     def stop(self) -> None:
         """Stops all services and waits until they have ended.
@@ -201,7 +201,7 @@ class ServiceProcesses:
             # processes have ended. So this code waits for the process again.
             code = child.process.wait()
             if code not in _CLEAN_CODES:
-                raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
+                raise _failed(child.service, code)
 
     def log_tail(self, lines: int = 15) -> str:
         """Returns the last `lines` lines of each service's log.
@@ -271,6 +271,14 @@ def _require_free(service: Service, address: str) -> None:
     raise ServiceFailed(
         f"{service.address_variable} is {address}: another program listens there already; "
         "stop it or choose another address"
+    )
+
+
+def _failed(service: Service, code: int) -> ServiceFailed:
+    wrong_usage = code == _WRONG_SETTING
+    return ServiceFailed(
+        f"the {service.name} {_exit_text(code)}",
+        ExitCode.USAGE if wrong_usage else ExitCode.FAILED,
     )
 
 

@@ -15,7 +15,7 @@ from hrag.cli.options import (
     Retriever,
 )
 from hrag.cli.processes import ServiceProcesses, with_free_port
-from hrag.cli.terminal import interrupt_on_signals, output
+from hrag.cli.terminal import interrupt_on_signals, output, show_note
 
 
 def serve(
@@ -63,7 +63,7 @@ def serve(
     free port.
 
     If a service or the gateway of --http ends, the others are stopped too and the exit code
-    is 1. All of them also stop if this program is killed.
+    is 1, or 2 if a setting is invalid. All of them also stop if this program is killed.
 
     With --workers, several processes answer searches. They share the retriever's port and its
     memory budget; a process that dies is replaced.
@@ -79,6 +79,7 @@ def serve(
     if http:
         module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
     interrupt_on_signals()
+    _warn_of_unknown_variables()
     services = ServiceProcesses(
         data_dir,
         with_free_port(indexer_address),
@@ -100,6 +101,14 @@ def serve(
     except KeyboardInterrupt:
         console.print("stopped")
     services.check_stopped_cleanly()
+
+
+def _warn_of_unknown_variables() -> None:
+    from hrag.config import pop_unknown_variables  # noqa: PLC0415
+
+    for variable, nearest in pop_unknown_variables().items():
+        hint = f"; the nearest name is {nearest}" if nearest else ""
+        show_note(f"warning: {variable} is no setting of hrag and has no effect{hint}")
 
 
 def gateway(

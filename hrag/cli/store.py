@@ -306,7 +306,7 @@ def open_store(data_dir: Path | None = None) -> "Engine":
     try:
         settings = load(EngineSettings)
     except SettingsError as error:
-        raise Failure(str(error)) from None
+        raise Failure(str(error), ExitCode.USAGE) from None
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir})
     return open_engine(settings)
@@ -330,7 +330,7 @@ def audited(command: str, **fields: object) -> Iterator[dict[str, object]]:
         log.configure("hrag", settings.log_format, "warning")
         audit.configure("hrag", settings)
     except SettingsError as error:
-        raise Failure(str(error)) from None
+        raise Failure(str(error), ExitCode.USAGE) from None
     outcome = "FAILED"
     try:
         yield fields

@@ -51,6 +51,14 @@ class ExitCode(IntEnum):
 
 
 _EXIT_CODES: dict[type[HragError], ExitCode] = {
+    errors.InvalidArgument: ExitCode.USAGE,
+    # The arguments are right, but a document is not.
+    errors.UnreadableDocument: ExitCode.FAILED,
+    errors.BlankDocument: ExitCode.FAILED,
+    errors.TooLarge: ExitCode.FAILED,
+    errors.FolderRefused: ExitCode.USAGE,
+    errors.StoreUnusable: ExitCode.FAILED,
+    errors.DocumentChanged: ExitCode.UNAVAILABLE,
     errors.CollectionNotFound: ExitCode.NOT_FOUND,
     errors.AliasNotFound: ExitCode.NOT_FOUND,
     errors.DocumentNotFound: ExitCode.NOT_FOUND,

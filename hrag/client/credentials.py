@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from hrag.host.addresses import MAX_PORT, is_loopback
+from hrag.host.addresses import ADDRESS_RULE, is_address, is_loopback
 from hrag.host.certificates import check_authorities, check_pair
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
@@ -57,7 +57,7 @@ class ClientCredentials:
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
         """Returns a gRPC channel to `address`, for threads; the channel connects at its first call.
 
-        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        Raises InvalidArgument if the address is not one of a service. Also raises
         InvalidArgument if the token would be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
@@ -68,7 +68,7 @@ class ClientCredentials:
     def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
         """Returns a gRPC channel to `address`, for asyncio; the channel connects at its first call.
 
-        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        Raises InvalidArgument if the address is not one of a service. Also raises
         InvalidArgument if the token would be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
@@ -79,7 +79,7 @@ class ClientCredentials:
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
         """Returns the TLS credentials, or None if the channel is not encrypted.
 
-        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        Raises InvalidArgument if the address is not one of a service. Also raises
         InvalidArgument if the token would be sent to another machine without TLS.
         """
         _check_address(address)
@@ -99,16 +99,14 @@ class ClientCredentials:
 
 
 def _check_address(address: str) -> None:
-    """Raises InvalidArgument if the address is empty or its port is too high.
+    """Raises InvalidArgument if the address cannot be one of a service.
 
     Without this check, gRPC would try to reach the address until the deadline of a call, and would
     write log lines during that time.
     """
-    _, colon, port = address.rpartition(":")
-    if not address or (colon and port.isdecimal() and int(port) > MAX_PORT):
+    if not is_address(address):
         raise InvalidArgument(
-            f"the address is {quoted(address)}; it must be host:port, with a port up to {MAX_PORT}",
-            field="address",
+            f"the address is {quoted(address)}; it {ADDRESS_RULE}", field="address"
         )
 
 
@@ -132,7 +130,12 @@ def _check_files(ca_file: File | None, cert_file: File | None, key_file: File | 
         if cert_file is not None and key_file is not None:
             check_pair(Path(cert_file), Path(key_file))
         elif cert_file is not None or key_file is not None:
-            raise ValueError("cert_file and key_file go together; give both or neither")
+            missing, given = "key_file", "cert_file"
+            if cert_file is None:
+                given, missing = missing, given
+            raise ValueError(
+                f"{given} is given without {missing}; give both or neither (--cert and --key)"
+            )
         field = "ca_file"
         if ca_file is not None:
             check_authorities(Path(ca_file))

@@ -12,6 +12,12 @@ MAX_PORT = 65_535
 _LOOPBACK = re.compile(
     r"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d+)?|unix(-abstract)?:.*", re.DOTALL
 )
+# Addresses that gRPC resolves without a port at the end, or in a way of its own.
+_RESOLVED_BY_GRPC = re.compile(
+    r"(unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|passthrough):.+", re.DOTALL
+)
+_HOST_AND_PORT = re.compile(r"([^:/\s]*|\[[0-9A-Fa-f:.%]+\]):(\d{1,5})")
+ADDRESS_RULE = f"must be host:port, with a port from 0 to {MAX_PORT}"
 _LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}
 
 
@@ -21,6 +27,17 @@ def is_loopback(address: str) -> bool:
     This is so for addresses of the loopback interface and for Unix sockets.
     """
     return _LOOPBACK.fullmatch(address) is not None
+
+
+def is_address(address: str) -> bool:
+    """Returns True if `address` has the form of an address of a service (see `ADDRESS_RULE`).
+
+    The names of sockets and resolvers of gRPC, such as `unix:/run/hrag.sock`, have it too.
+    """
+    if _RESOLVED_BY_GRPC.fullmatch(address):
+        return True
+    parts = _HOST_AND_PORT.fullmatch(address)
+    return parts is not None and int(parts[2]) <= MAX_PORT
 
 
 def peer_address(peer: str) -> str:

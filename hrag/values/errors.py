@@ -198,6 +198,14 @@ class StoreUnavailable(HragError):
     """The store cannot be opened: it is missing, locked, damaged, or of another version."""
 
 
+class StoreUnusable(StoreUnavailable):
+    """The store or the backup is damaged, incomplete or of another version. Not retryable."""
+
+
+class FolderRefused(StoreUnavailable):
+    """The folder that was named for a store or a backup must not be used. Not retryable."""
+
+
 class StoreMissing(StoreUnavailable):
     """There is no store yet. The indexer creates it when it starts."""
 

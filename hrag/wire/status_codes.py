@@ -72,6 +72,8 @@ TABLE: dict[type[HragError], Situation] = {
     errors.StorageQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_QUOTA_EXCEEDED"),
     errors.DataLoss: Situation(_CODE.DATA_LOSS, "DATA_LOSS"),
     errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
+    errors.StoreUnusable: Situation(_CODE.UNAVAILABLE, "STORE_UNUSABLE"),
+    errors.FolderRefused: Situation(_CODE.UNAVAILABLE, "FOLDER_REFUSED"),
     errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
     errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
     errors.NotSupported: Situation(_CODE.UNIMPLEMENTED, "NOT_SUPPORTED"),

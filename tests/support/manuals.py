@@ -43,7 +43,7 @@ class CommandBlock(NamedTuple):
 
 
 _COMMANDS = re.compile(
-    r"(?:^<!-- norun: (.*?) -->\n)?^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL
+    r"(?:^ *<!-- norun: ([^\n]*?) -->\n)?^ *```(?:sh|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL
 )
 
 

@@ -19,7 +19,7 @@ from typing import NoReturn, TypeVar
 import structlog
 from threadpoolctl import threadpool_limits
 
-from hrag.config import CommonSettings, SettingsError, load
+from hrag.config import CommonSettings, SettingsError, load, pop_unknown_variables
 from hrag.host import private_files
 from hrag.observe import audit, log, tracing
 from hrag.server.serving.grpc_server import Server
@@ -56,6 +56,8 @@ def run(
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - before there are logs
         sys.exit(2)
     log.configure(name, settings.log_format, settings.log_level)
+    for variable, nearest in pop_unknown_variables().items():
+        _log.warning("unknown_setting", variable=variable, nearest=nearest)
     # Calls run in parallel, and several BLAS threads for each call would compete for the cores.
     # When eight threads scanned tails of 8,000 leaves, they made 470 scans a second with several
     # BLAS threads for each scan, and 7,300 scans a second with one BLAS thread for each scan.

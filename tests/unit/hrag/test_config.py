@@ -1,5 +1,7 @@
 """Each environment variable has a default and sets a field. Errors name the wrong variables."""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hrag.config import (
     RetrieverSettings,
     SettingsError,
     load,
+    pop_unknown_variables,
 )
 from hrag.types import SummaryUnit, TreeSettings
 
@@ -462,7 +465,7 @@ def test_a_quota_variable_sets_its_field(monkeypatch, variable, value, field, ex
         ("HRAG_TENANT_CALLS_PER_S", "ten", "valid number"),
         ("HRAG_TENANT_BURST", "unlimited", "valid integer"),
         ("HRAG_TENANT_BURST", "0", "greater than or equal to 1"),
-        ("HRAG_TENANT_MAX_BYTES", "10 GB", "valid integer"),
+        ("HRAG_TENANT_MAX_BYTES", "10 GB", "must be a whole number of bytes, without a unit"),
         ("HRAG_TENANT_MAX_BYTES", str(1 << 61), "less than or equal to"),
         ("HRAG_TENANT_MAX_DOCUMENTS", "-1", "greater than or equal to 1"),
         ("HRAG_TENANT_MAX_COLLECTIONS", "1.5", "valid integer"),
@@ -473,3 +476,47 @@ def test_a_wrong_value_of_a_quota_variable_is_refused(monkeypatch, variable, val
         loaded(monkeypatch, **{variable: value})
     assert str(refused.value).startswith(f"{variable} is '{value}': ")
     assert rule in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("HRAG_MEMORY_BYTES", "4GB", "must be a whole number of bytes, without a unit"),
+        ("HRAG_MEMORY_BYTES", "1.5", "must be a whole number of bytes, without a unit"),
+        ("HRAG_MEMORY_BYTES", "1", "greater than or equal to 1048576 bytes"),
+        ("HRAG_DRAIN_S", "8s", "must be a number of seconds, without a unit"),
+        ("HRAG_DRAIN_S", "601", "less than or equal to 600 seconds"),
+        ("HRAG_INDEXER_ADDRESS", "nowhere", "must be host:port, with a port from 0 to 65535"),
+        ("HRAG_INDEXER_ADDRESS", "host:99999", "must be host:port, with a port from 0 to 65535"),
+        ("HRAG_INDEXER_ADDRESS", "http://h:1", "must be host:port, with a port from 0 to 65535"),
+    ],
+)
+def test_the_error_of_a_size_a_time_or_an_address_says_the_rule_with_its_unit(
+    monkeypatch, variable, value, rule
+):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as refused:
+        load(IndexerSettings)
+    assert str(refused.value).startswith(f"{variable} is '{value}': ")
+    assert rule in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_variable_is_found_once_with_the_nearest_name(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("HRAG_"):
+            monkeypatch.delenv(name)
+    for name in ("HRAG_WORKER", "HRAG_XYZZY", "HRAG_TOKEN", "HRAG_AUTH", "HRAG_SERVICE_HOST"):
+        monkeypatch.setenv(name, "1")
+    for name in ("HRAG_PORT", "HRAG_PORT_50051_TCP_ADDR", "HRAG_TEST_DSN", "HRAG_INDEXER_CPUS"):
+        monkeypatch.setenv(name, "1")
+    found = pop_unknown_variables()
+    assert found == {"HRAG_WORKER": "HRAG_WORKERS", "HRAG_XYZZY": ""}
+    assert pop_unknown_variables() == {}
+
+
+def test_every_variable_of_the_example_file_is_known(monkeypatch):
+    text = (ROOT / ".env.example").read_text("utf-8")
+    for name in re.findall(r"^#? ?(HRAG_[A-Z0-9_]+)=", text, re.MULTILINE):
+        monkeypatch.setenv(name, "1")
+    assert pop_unknown_variables() == {}

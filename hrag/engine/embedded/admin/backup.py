@@ -49,7 +49,7 @@ from hrag.engine.protocols import Progress
 from hrag.engine.reports import BackupReport
 from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder, opener
-from hrag.values.errors import StoreUnavailable
+from hrag.values.errors import FolderRefused, StoreUnavailable, StoreUnusable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
@@ -118,17 +118,17 @@ def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
 def _refuse_target(directory: Path, target: Path, partial: Path) -> None:
     with location.explained_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise StoreUnavailable(f"{target} exists already; a backup needs a new folder")
+            raise FolderRefused(f"{target} exists already; a backup needs a new folder")
         if target.is_mount():
-            raise StoreUnavailable(f"a disk is mounted at {target}; name a new folder below it")
+            raise FolderRefused(f"a disk is mounted at {target}; name a new folder below it")
         if directory.resolve().is_relative_to(partial.resolve()):
-            raise StoreUnavailable(
+            raise FolderRefused(
                 f"the backup would first be written to {partial}, which contains the store in "
                 f"{directory}; name another folder"
             )
         for folder in (target, partial):
             if folder.resolve().is_relative_to(directory.resolve()):
-                raise StoreUnavailable(
+                raise FolderRefused(
                     f"{folder} lies inside the store in {directory}; name a folder outside it"
                 )
 
@@ -157,7 +157,7 @@ def _unfinished(folder: Path) -> Iterator[None]:
 
     Adds a file that marks the folder as unfinished. If the block raises an exception, the folder is
     removed. A folder that exists already is replaced if it is empty or contains this mark. If
-    `folder` is any other folder or a file, raises StoreUnavailable.
+    `folder` is any other folder or a file, raises FolderRefused.
     """
     with location.explained_errors(folder):
         _refuse_foreign(folder)
@@ -176,7 +176,7 @@ def _refuse_foreign(folder: Path) -> None:
         return
     is_folder = folder.is_dir() and not folder.is_symlink()
     if not is_folder or (any(folder.iterdir()) and not (folder / _UNFINISHED).exists()):
-        raise StoreUnavailable(
+        raise FolderRefused(
             f"{folder} exists, but does not come from an interrupted backup or restore; move it "
             "away, or name another folder"
         )
@@ -296,12 +296,12 @@ def _list_segments_in(folder: Path) -> dict[int, SegmentRecord]:
 def _check_copy(folder: Path) -> _Label:
     """Checks the copy of a store in `folder`, and returns the contents of its `backup.json`.
 
-    Raises StoreUnavailable if the copy has problems.
+    Raises StoreUnusable if the copy has problems.
     """
     report = check_apart(folder, alone=True)
     if report.problems:
         shown = "; ".join(report.problems[:_SHOWN_PROBLEMS])
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "
             f"{shown}; `hrag check` shows whether the store itself has these problems"
         )
@@ -342,7 +342,7 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
         durable_files.make_folder(directory, exist_ok=True)
     with store_locks.exclusive(directory):
         if location.has_data(directory):
-            raise StoreUnavailable(f"{directory} holds a store; name a folder without a store")
+            raise FolderRefused(f"{directory} holds a store; name a folder without a store")
         partial = directory / RESTORE
         with _unfinished(partial):
             _copy_backup(source, partial, label, progress)
@@ -357,7 +357,7 @@ def _read_label(source: Path) -> _Label:
     try:
         return _parse_label(json.loads((source / _LABEL).read_text("utf-8")))
     except (OSError, ValueError, RecursionError) as error:
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"{source} is no backup of `hrag backup`: the file {_LABEL} cannot be read ({error})"
         ) from error
 
@@ -385,7 +385,7 @@ def _parse_label(values: Any) -> _Label:
 def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) -> None:
     progress("copying the documents")
     if _copy_file(source / location.DATA, folder / location.DATA) != label.data_sha256:
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"{source / location.DATA} has changed since the backup was made at {label.created}; "
             "restore another backup"
         )
@@ -395,7 +395,7 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
         try:
             _copy_segment(source / location.SEGMENTS, folder / location.SEGMENTS, record)
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
-            raise StoreUnavailable(f"the backup in {source} is damaged: {error}") from error
+            raise StoreUnusable(f"the backup in {source} is damaged: {error}") from error
     durable_files.sync(folder / location.SEGMENTS)
 
 

@@ -16,7 +16,7 @@ from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.reports import VacuumReport
 from hrag.host import durable_files
 from hrag.host.private_files import make_folder
-from hrag.values.errors import StoreUnavailable
+from hrag.values.errors import StoreUnusable
 
 
 def vacuum(directory: Path) -> VacuumReport:
@@ -53,7 +53,7 @@ def _copy(directory: Path, folder: Path) -> int:
         used_bytes = store.used_bytes
         with closing(open_alone(folder)) as copy:
             if _entry_counts(copy) != _entry_counts(store):
-                raise StoreUnavailable(
+                raise StoreUnusable(
                     f"the compact copy of {directory} lacks entries; the store is unchanged"
                 )
     old = (directory / location.DATA).stat()

@@ -32,7 +32,7 @@ from hrag.engine.embedded.store.tables import Database, RawTxn
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder, opener
-from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
+from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable, StoreUnusable
 
 # `hrag restore` first copies a backup into a folder with this name, inside the store's folder.
 RESTORE = "restore.tmp"
@@ -328,7 +328,7 @@ def _check_schema(store: Store, txn: Txn) -> None:
     else:
         version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
     if version != schema.SCHEMA_VERSION:
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"the store in {store.directory} has schema version {version}; this version of hrag "
             f"reads only schema version {schema.SCHEMA_VERSION}; ingest the documents into a new "
             "store, or use the version of hrag that wrote the store"
@@ -369,7 +369,7 @@ def _fill_lock_file(path: Path) -> None:
 
 
 def _refuse_lost_data(directory: Path) -> None:
-    """Raises StoreUnavailable if the folder has files of a store, but not LMDB's file.
+    """Raises StoreUnusable if the folder has files of a store, but not LMDB's file.
 
     LMDB's file contains the documents. Creating a new store in the folder would hide that the
     documents were lost.
@@ -377,12 +377,12 @@ def _refuse_lost_data(directory: Path) -> None:
     if location.has_data(directory):
         return
     if (directory / RESTORE).exists():
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"a restore into {directory} was interrupted; run `hrag restore` again, or set "
             "HRAG_DATA_DIR to an empty folder"
         )
     if any((directory / location.SEGMENTS).iterdir()):
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"{directory} has segments but no {location.DATA}, which contains the documents: this "
             "file was lost, or a restore was interrupted; run `hrag restore`, or set HRAG_DATA_DIR "
             "to an empty folder"
@@ -390,7 +390,7 @@ def _refuse_lost_data(directory: Path) -> None:
 
 
 def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> None:
-    """Raises StoreUnavailable if the end of the data file is missing.
+    """Raises StoreUnusable if the end of the data file is missing.
 
     A file that is shorter than the size that LMDB has recorded may still have all data: a
     transaction may have allocated pages at the end of the file, and freed them without writing
@@ -400,7 +400,7 @@ def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> 
     needed = Store(env, directory).used_bytes
     file_bytes = (directory / location.DATA).stat().st_size
     if file_bytes < needed and not page_probe.every_page_is_readable(directory, lock=lock):
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"cannot open the store in {directory}: {location.DATA} is damaged: it has "
             f"{file_bytes:,} of {needed:,} bytes; restore a backup"
         )

@@ -78,6 +78,13 @@ def test_a_pipe_gets_one_line_for_each_row_with_complete_values(capsys):
         (errors.StorageQuotaExceeded, ExitCode.FAILED),
         (errors.PermissionDenied, ExitCode.DENIED),
         (errors.BlankDocument, ExitCode.FAILED),
+        (errors.UnreadableDocument, ExitCode.FAILED),
+        (errors.TooLarge, ExitCode.FAILED),
+        (errors.InvalidArgument, ExitCode.USAGE),
+        (errors.FolderRefused, ExitCode.USAGE),
+        (errors.StoreUnusable, ExitCode.FAILED),
+        (errors.StoreUnavailable, ExitCode.UNAVAILABLE),
+        (errors.DocumentChanged, ExitCode.UNAVAILABLE),
     ],
 )
 def test_an_error_has_the_exit_code_of_its_kind(error, code):
