@@ -378,9 +378,9 @@ def test_passages_import_only_values_text_and_kernels() -> None:
 def test_no_module_reads_the_environment_after_start() -> None:
     """Only the settings read the environment.
 
-    There are three exceptions. The command line passes its environment to its child processes,
-    `hrag.text.tokens` sets a variable that tells tiktoken the folder of its vocabulary, and a
-    client reads its addresses and its token when it is made.
+    `hrag.config` warns of unknown variables. There are three exceptions. The command line passes
+    its environment to its child processes, `hrag.text.tokens` sets a variable that tells tiktoken
+    the folder of its vocabulary, and a client reads its addresses and its token when it is made.
     """
     users = [
         name
@@ -388,7 +388,7 @@ def test_no_module_reads_the_environment_after_start() -> None:
         if any(word in path.read_text("utf-8") for word in ("os.environ", "getenv"))
     ]
     others = [name for name in users if not _is_in(name, "hrag.cli")]
-    assert sorted(others) == ["hrag.client.targets", "hrag.text.tokens"]
+    assert sorted(others) == ["hrag.client.targets", "hrag.config", "hrag.text.tokens"]
 
 
 def test_the_package_itself_imports_nothing() -> None:

@@ -207,7 +207,7 @@ def test_summaries_show_their_sections(explorer: Explorer) -> None:
     explorer.setting("A").get_by_label("Mode").select_option("SUMMARY_FIRST")
     expect(explorer.search("pressure").first).to_be_visible()
     results = explorer.region("Results of setting A")
-    expect(results.get_by_text("3 sections chosen by their summaries")).to_be_visible()
+    expect(results.get_by_text("3 chosen sections")).to_be_visible()
     sections = results.locator(".sections-list > li")
     expect(sections).to_have_count(3)
     sections.first.get_by_role("button", name="Open in document").click()

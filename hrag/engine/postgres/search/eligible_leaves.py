@@ -2,7 +2,7 @@
 
 Without any restriction, all leaves of the collection are eligible. Three things restrict the
 eligible leaves: the request's filter, the words that it requires, and two-stage routing, which
-searches only the sections with the best summaries. The lexical and the dense source find only
+searches only the best sections. The lexical and the dense source find only
 eligible leaves.
 """
 
@@ -12,9 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.engine.common.labels import Labels, leaves_of, ordinals_of
-from hrag.engine.common.sorted_sets import is_in
+from hrag.engine.common.sorted_sets import Ordinals, is_in
 from hrag.engine.postgres.store.arrays import bigints, integers
+from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
+
+_LEAF_COUNT = """
+SELECT coalesce(sum(leaf_count), 0) FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+AND ordinal = ANY(%(ordinals)b::bigint[])
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +47,18 @@ class EligibleLeaves:
     def all_of(cls, collection: OpenedCollection) -> "EligibleLeaves":
         """Creates the object for which all leaves of the collection are eligible."""
         return cls(collection.leaves)
+
+    @classmethod
+    def of_documents(
+        cls, connection: Connection, collection: OpenedCollection, ordinals: Ordinals
+    ) -> "EligibleLeaves":
+        """Creates the object for which only the leaves of these documents are eligible.
+
+        `ordinals` must be in ascending order. Reads how many leaves the documents have.
+        """
+        parameters = {**collection.key, "ordinals": bigints(ordinals)}
+        (count,) = connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
+        return cls(int(count), ordinals=ordinals)
 
     @classmethod
     def only(cls, labels: Labels) -> "EligibleLeaves":

@@ -32,7 +32,6 @@ from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.required_terms import leaves_with_required_parts
 from hrag.engine.postgres.search.summary_router import PostgresEvidence, chosen_sections, leaves_in
-from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.filter_sql import matching_ordinals
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
@@ -50,11 +49,6 @@ from hrag.values.search import ChosenSection, SearchMode
 
 _Eligible: TypeAlias = tuple[EligibleLeaves, tuple[ChosenSection, ...], SectionChoice | None]
 
-_LEAF_COUNT = """
-SELECT coalesce(sum(leaf_count), 0) FROM hrag.documents
-WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-AND ordinal = ANY(%(ordinals)b::bigint[])
-"""
 _ORDINAL = """
 SELECT ordinal FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id = %(document)s
@@ -229,10 +223,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         ordinals = matching_ordinals(
             self._connection, *collection.tenant_and_id, filter, self._deadline
         )
-        parameters = {**collection.key, "ordinals": bigints(ordinals)}
-        (count,) = self._connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
+        eligible = EligibleLeaves.of_documents(self._connection, collection, ordinals)
         stages.append(("filter", began, time.perf_counter()))
-        return EligibleLeaves(int(count), ordinals=ordinals)
+        return eligible
 
     def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Chooses the sections with the best summaries; returns their leaves and the sections.

@@ -60,7 +60,7 @@ class PostgresEvidence:
         """Ranks leaves. Implements `SectionEvidence.leaves`."""
         eligible = self._leaves
         if ordinals is not None:
-            eligible = EligibleLeaves(eligible.count, ordinals=ordinals)
+            eligible = EligibleLeaves.of_documents(self._connection, self._collection, ordinals)
         return self._ranked(self._collection, eligible, self._request.candidates)
 
     def summaries(self, count: int) -> Ranked:
