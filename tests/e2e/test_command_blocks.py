@@ -70,8 +70,8 @@ _TEXTS = {
     "logs/2026/a.log": "The call failed.\n",
     "page.html": "<html><body><h1>Page</h1><p>Dogs bark at night.</p></body></html>\n",
     "questions.csv": "question,quote\nHow often is a key rotated?,Rotate every key once a month.\n",
-    "questions.jsonl": '{"question": "How often is a call retried?", "answers": '
-    '["We decided to retry a failed call three times."]}\n',
+    "questions.jsonl": '{"qid": "1", "query": "How often is a call retried?", "gold": '
+    '[{"quote": "We decided to retry a failed call three times."}]}\n',
 }
 
 
