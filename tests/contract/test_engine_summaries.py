@@ -4,10 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from hrag.engine import Fusion
 from hrag.engine.engine_documents import NO_VERSION, DocumentSummaries
 from hrag.errors import NoSummaries
 from hrag.filters import Match
-from hrag.types import Retrieval, SearchMode, SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import (
+    FusionMethod,
+    Retrieval,
+    SearchMode,
+    SummaryScope,
+    SummaryUnit,
+    TreeSettings,
+)
 from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.support.documents.fakes import (
     SMALL_TREE,
@@ -95,6 +103,109 @@ def test_a_search_for_fewer_sections_returns_the_first_ones_of_a_search_for_more
         for count in (1, 2, 5):
             fewer = by_summaries(filled, query_vector(seed), count, **words).sections
             assert fewer == more[:count]
+
+
+@pytest.mark.parametrize("scope", list(SummaryScope))
+def test_if_no_number_of_sections_is_set_their_scores_decide(filled, scope):
+    """At most three tenths of the leaves are eligible, or one section."""
+    summaries, counts = filled.summaries, set()
+    for seed in range(6):
+        query = query_vector(seed)
+        best = summaries.near_the_best(query, scope)
+        leaf_count = filled.model.leaf_count
+        while len(best) > 1 and sum(len(leaves) for _, leaves in best) > 0.3 * leaf_count:
+            best.pop()
+        result = by_summaries(filled, query, 0, scope)
+        assert places_in(result.sections) == spans(filled.model, best)
+        assert result.eligible_leaves == sum(len(leaves) for _, leaves in best)
+        assert matched_leaves(result.passages) == pytest.approx(
+            summaries.leaves(query, best), abs=1e-5
+        )
+        counts.add(len(best))
+    assert len(counts) > 1
+
+
+def test_a_response_lists_no_more_sections_than_the_limit_unless_their_number_is_set(filled):
+    query = query_vector(5)
+    every = by_summaries(filled, query, ALL).sections
+    one = by_summaries(filled, query, 0, limit=1, candidates=ALL)
+    assert one.sections == every[:1]
+    assert by_summaries(filled, query, 3, limit=1, candidates=ALL).sections == every[:3]
+
+
+def by_words(opened, seed, top=ALL, **options):
+    """Searches for words and a vector within the best `top` sections; returns the result."""
+    options = {"text": sentences(1, seed), "retrieval": Retrieval.HYBRID, **options}
+    return by_summaries(opened, query_vector(seed), top, **options)
+
+
+@pytest.mark.parametrize("retrieval", list(Retrieval))
+def test_each_leaf_of_a_document_gets_the_same_share_of_its_score(filled, retrieval):
+    for seed in range(2):
+        result = by_words(filled, seed, retrieval=retrieval)
+        options = {"text": sentences(1, seed), "retrieval": retrieval}
+        with filled.snapshot(summaries=True) as snapshot:
+            scores = matched_leaves(find(snapshot, query_vector(seed), ALL, **options).passages)
+        shares = {}
+        for (name, leaf), score in matched_leaves(result.passages).items():
+            share = score - scores[name, leaf]
+            assert share == pytest.approx(shares.setdefault(name, share), abs=1e-5)
+        assert len(set(shares.values())) > 1
+        best = [passage.score for passage in result.passages]
+        assert best == sorted(best, reverse=True)
+
+
+def test_ranks_decide_documents_too_if_they_are_fused(filled):
+    """Reciprocal ranks are at most 1 / 61, so scores must not contain a lexical score of up to 1.
+
+    A leaf and its share of the document are at most 1 / 61 times 1 + (1 + 1/4) / 4.
+    """
+    fusion = Fusion(FusionMethod.RECIPROCAL_RANK)
+    for seed in range(2):
+        result = by_words(filled, seed, fusion=fusion)
+        assert max(matched_leaves(result.passages).values()) <= 1.3125 / 61 + 1e-6
+        assert max(section.score for section in result.sections) <= 1.4125 / 61 + 1e-6
+        assert len(by_words(filled, seed, 0, fusion=fusion).sections) >= 1
+
+
+def test_a_lowest_score_is_compared_with_the_documents_share(filled):
+    for seed in range(3):
+        whole = by_words(filled, seed, 5).passages
+        least = whole[len(whole) // 2].score
+        expected = [passage for passage in whole if passage.score >= least]
+        assert list(by_words(filled, seed, 5, min_score=least).passages) == expected
+        assert by_words(filled, seed, 5, min_score=whole[0].score + 0.01).passages == ()
+
+
+@pytest.mark.parametrize("top", [0, 3, ALL])
+@pytest.mark.parametrize("scope", list(SummaryScope))
+def test_a_filter_leaves_only_its_documents_to_rank(filled, scope, top):
+    """Documents that do not pass change nothing, except the count of leaves for the cap."""
+    filter = Match("metadata.n", (1.0, 4.0, 8.0, 9.0))
+    for seed in range(3):
+        query = query_vector(seed)
+        result = by_summaries(filled, query, top, scope, filter=filter)
+        best = filled.summaries.near_the_best(query, scope, filter)
+        if top:
+            best = filled.summaries.best(query, top, scope, filter)
+        while not top and sum(len(x) for _, x in best) > 0.3 * filled.model.leaf_count:
+            best.pop()
+        expected = filled.summaries.leaves(query, best)
+        assert matched_leaves(result.passages) == pytest.approx(expected, abs=1e-5)
+
+
+def test_equal_sections_are_ordered_by_their_summaries(opened):
+    """Documents with the same text and vectors have equal scores; the older one comes first."""
+    documents = [prepared(f"d{n}", sentences(9), metadata={}) for n in (2, 1, 3)]
+    opened.fill(*documents)
+    summarise(opened.writer, ModelSummaries(opened.model))
+    for scope in SummaryScope:
+        sections = by_summaries(opened, query_vector(1), ALL, scope).sections
+        scores = [(section.score, section.span.char_start) for section in sections]
+        best = sorted(scores, key=lambda pair: -pair[0])
+        assert [score for score, _ in scores] == [score for score, _ in best]
+        first = [x.document_id for x in sections if x.span == sections[0].span]
+        assert first == ["d2", "d1", "d3"]
 
 
 @pytest.mark.parametrize("level", [1, 2])

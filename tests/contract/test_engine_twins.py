@@ -102,7 +102,7 @@ def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRe
         filter=draw.choice(
             [None, None, Match("metadata.n", (1.0,)), NoneOf((Match("metadata.n", (2.0,)),))]
         ),
-        top_sections=draw.choice([1, 3, 10]),
+        top_sections=draw.choice([0, 1, 3, 10]),
         summary_scope=draw.choice(list(SummaryScope)),
     )
 

@@ -67,6 +67,21 @@ class ModelSummaries:
             keys = [key for key in keys if key[0] in documents[:count]]
         return sorted(keys, key=lambda key: -self.score(query, key))[:count]
 
+    def near_the_best(
+        self, query: Vector, scope: SummaryScope, filter: Filter | None = None
+    ) -> list[SectionKey]:
+        """Returns the sections with at least three quarters of the best score, best first.
+
+        With SummaryScope.DOCUMENTS, these are sections of documents with such a score.
+        """
+        keys = self.best(query, len(self.all()), SummaryScope.SECTIONS, filter)
+        if scope is SummaryScope.DOCUMENTS:
+            documents = {name: self.document_score(query, name) for name in self._passing(filter)}
+            least = 0.75 * max(documents.values())
+            keys = [key for key in keys if documents[key[0]] >= least]
+        least = 0.75 * self.score(query, keys[0])
+        return [key for key in keys if self.score(query, key) >= least]
+
     def _passing(self, filter: Filter | None) -> set[str]:
         passing = self.model if filter is None else self.model.filtered(filter)
         return self.vectors.keys() & passing.documents.keys()
