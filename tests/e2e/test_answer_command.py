@@ -122,5 +122,5 @@ def test_empty_result_is_reported(shell: Shell) -> None:
 
 def test_errors_are_one_line(shell: Shell) -> None:
     done = shell("dogs?", "--max-tokens", "9999")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr == f"error: max_tokens is 9999; it must be from 1 to {MAX_TOKENS}\n"

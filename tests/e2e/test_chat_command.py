@@ -98,7 +98,7 @@ def test_a_pipe_ends_with_the_first_question_that_fails(
     assert "check HRAG_CHAT_API_KEY" in done.stderr
     assert "searched for" not in done.stdout
     done = shell("what do dogs do?\n", "--limit", "1", "--min-score", "nan")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "min_score" in done.stderr
     done = shell(b"what\xff?\n")
     assert (done.exit_code, done.stderr) == (2, "error: standard input is not UTF-8\n")

@@ -221,6 +221,6 @@ def test_errors_are_one_line(
     shell: Shell, arguments: tuple[str, ...], variables: dict[str, str], message: str
 ) -> None:
     done = shell(MINIATURE, *arguments, **variables)
-    assert done.exit_code == (3 if message == "mini" else 1)
+    assert done.exit_code == (3 if message == "mini" else 2)
     assert message in done.stderr
     assert re.fullmatch(r"error: .+\n", done.stderr)

@@ -109,7 +109,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
     run: Eval, services: Services, tmp_path: Path, option: str, name: str, says: str
 ) -> None:
     completed = run(*COMPARE_BOTH, option, tmp_path / name)
-    assert (completed.exit_code, services.calls) == (1, [])
+    assert (completed.exit_code, services.calls) == (2, [])
     assert says in completed.stderr
     assert str(tmp_path / name) in completed.stderr
 

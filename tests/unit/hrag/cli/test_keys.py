@@ -56,7 +56,7 @@ def test_creation_and_revocation_are_audited_without_the_key(path, tmp_path):
 
 def test_no_key_is_created_if_the_audit_log_cannot_be_written(path, tmp_path):
     result = _run(path, "create", "--tenant", "a", HRAG_AUDIT_FILE=str(tmp_path / "no" / "file"))
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "HRAG_AUDIT_FILE" in result.stderr
     assert not path.exists()
 

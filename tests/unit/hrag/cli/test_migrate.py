@@ -175,7 +175,7 @@ def test_the_engine_in_the_settings_of_the_services_does_not_affect_a_migration(
 
 def test_without_a_connection_string_the_error_names_the_variable(folder):
     failed = run(*TO_POSTGRES, folder=folder, HRAG_POSTGRES_DSN="")
-    assert failed.exit_code == 1
+    assert failed.exit_code == 2
     assert "HRAG_POSTGRES_DSN must be set" in failed.stderr
 
 

@@ -187,6 +187,6 @@ def test_the_error_for_a_malformed_dsn_names_the_variable_and_hides_the_value(
     monkeypatch.setenv("HRAG_ENGINE", "postgres")
     monkeypatch.setenv("HRAG_POSTGRES_DSN", "host=db password=my secret")
     result = migrate_schema()
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("error: HRAG_POSTGRES_DSN: must be a URI")
     assert "secret" not in result.stderr
