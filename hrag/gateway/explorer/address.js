@@ -1,8 +1,8 @@
 // The fragment of the page's address says what the page shows, for example
 // `#/acme/guide/search?q=gasket&mode=CONTEXT`: the tenant, the collection, the view, the document
 // and further fields. So a link with this address opens the same view, and the browser's back
-// button leads to the view before. `changeAddress` leaves out a field that contains the API key, and
-// browsers never send a fragment to the server.
+// button leads to the view before. `changeAddress` leaves out each field that contains the API key.
+// Browsers never send a fragment to the server.
 
 import { containsKey } from "./connect.js";
 
