@@ -77,7 +77,7 @@ They are the tenant's id and the deadline of the call.
 """
 
 # The boxes of a page image: one for each printed line of each span. A page has some hundred lines.
-MAX_PAGE_BOXES = 20_000
+MAX_PAGE_BOXES = 12_000
 
 Result = TypeVar("Result")
 _OnPage = Callable[[int], None]
