@@ -130,11 +130,11 @@ def _check_files(ca_file: File | None, cert_file: File | None, key_file: File | 
         if cert_file is not None and key_file is not None:
             check_pair(Path(cert_file), Path(key_file))
         elif cert_file is not None or key_file is not None:
-            missing, given = "key_file", "cert_file"
+            missing = "key_file"
             if cert_file is None:
-                given, missing = missing, given
+                field, missing = missing, field
             raise ValueError(
-                f"{given} is given without {missing}; give both or neither (--cert and --key)"
+                f"it is given without {missing}; give both or neither (--cert and --key)"
             )
         field = "ca_file"
         if ca_file is not None:

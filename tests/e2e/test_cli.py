@@ -208,7 +208,7 @@ def test_collection_without_summaries_does_not_mention_them(serving):
     assert done.returncode == 1
     assert "has no summaries" in done.stderr
     done = serving.hrag("search", "keys", "--top-sections", "3")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "top_sections is 3; only SUMMARY_FIRST uses it" in done.stderr
 
 
@@ -222,7 +222,7 @@ def test_search_in_an_empty_collection_reports_it(serving, tmp_path):
 
 def test_errors_are_one_line(serving):
     done = serving.hrag("search", "x", "--tenant", "no tenant")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     assert re.fullmatch(r"error: tenant_id is 'no tenant'.*\n", done.stderr)
 
@@ -286,6 +286,6 @@ def test_wrong_setting_of_a_service_is_shown(tmp_path):
     command = [*_HRAG, "serve", "--indexer-address", "127.0.0.1:0"]
     command += ["--retriever-address", "127.0.0.1:0"]
     done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "HRAG_EMBEDDER" in done.stderr
     assert "exit code 2" in done.stderr

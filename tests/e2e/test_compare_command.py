@@ -123,6 +123,6 @@ def test_a_wrong_setting_is_shown_with_the_services_log(tmp_path: Path) -> None:
         text=True,
         timeout=100,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "HIERARCHICAL_OVERLAP_RATIO" in done.stderr
     assert list((tmp_path / "tmp").iterdir()) == []

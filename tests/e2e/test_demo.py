@@ -76,6 +76,6 @@ def test_demo_ignores_the_chat_model_setting(tmp_path, files):
 
 def test_demo_shows_the_log_of_services_that_fail(tmp_path, files):
     done = _demo(tmp_path, str(files), HIERARCHICAL_OVERLAP_RATIO="7")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "HIERARCHICAL_OVERLAP_RATIO" in done.stderr
     assert "exit code 2" in done.stderr

@@ -55,7 +55,7 @@ def test_documents_are_listed_page_by_page(run):
     assert [document["document_id"] for document in listed["documents"]] == ["c"]
     assert (listed["next_page_token"], listed["document_count"]) == ("", 3)
     assert len(run("documents", "--all").stdout.splitlines()) == 4
-    assert "page_token is 'x'" in run("documents", "--page-token", "x", code=1).stderr
+    assert "page_token is 'x'" in run("documents", "--page-token", "x", code=2).stderr
 
 
 @pytest.mark.usefixtures("stored")

@@ -113,7 +113,7 @@ def test_bad_lines_are_reported_and_the_other_lines_stored(run, services, tenant
     ).stdout.splitlines()
     assert json.loads(summary)["summary"]["unchanged"] == 2
     assert "first line" in run("import", "-", data=b'{"id": "x"}', code=1).stderr
-    assert "No such file" in run("import", "none.jsonl", code=1).stderr
+    assert "No such file" in run("import", "none.jsonl", code=2).stderr
     assert run("export", "--collection", "none", code=3).stdout == ""
 
 

@@ -53,14 +53,14 @@ class PlainSnapshot:
         """Returns the best passages. The key of a chunk is the index of its name in `ranking`.
 
         If there is a filter, the first leaf of the ranking and every second leaf after it pass. In
-        the mode SUMMARY_FIRST, each passage is also a section.
+        the mode SUMMARY_FIRST, each passage is also a section; scores that decide choose three.
         """
         assert self.is_open
         self.requests.append(request)
         ranking = self.ranking[:: 1 if request.filter is None else 2]
         sections: tuple[Any, ...] = ()
         if request.mode is SearchMode.SUMMARY_FIRST:
-            sections = tuple(dict.fromkeys(ranking))[: request.top_sections]
+            sections = tuple(dict.fromkeys(ranking))[: request.top_sections or 3]
             ranking = [name for name in ranking if name in sections]
         reranked = [self.ranking[key] for key in request.rerank_scores]
         names = tuple(dict.fromkeys([*reranked, *ranking]))

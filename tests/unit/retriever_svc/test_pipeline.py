@@ -393,7 +393,7 @@ def test_summary_first_searches_only_the_best_sections(
     query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, limit=20, **options)
     result = search_of(snapshot)(query, NEVER)
     (request,) = snapshot.requests
-    assert (request.top_sections, request.summary_scope) == (options.get("top_sections", 3), scope)
+    assert (request.top_sections, request.summary_scope) == (options.get("top_sections", 0), scope)
     assert result.passages == result.sections == tuple(sections)
     assert result.exhausted
     assert result.eligible_leaves == 5 * count

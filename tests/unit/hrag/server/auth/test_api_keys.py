@@ -243,13 +243,15 @@ def test_a_file_without_a_valid_key_is_logged(path):
     api_keys.revoke(path, id_of(key))
     with capture_logs() as logs_after_revocation:
         ApiKeys(path)
-    for lines in (logs, logs_after_revocation):
+    for captured in (logs, logs_after_revocation):
+        # A service of an earlier test may write audit lines meanwhile.
+        lines = [line for line in captured if line["event"] != "audit"]
         assert [line["event"] for line in lines] == ["no_valid_api_key"]
         assert lines[0]["file"] == str(path)
     new_key(path)
     with capture_logs() as logs_with_a_valid_key:
         ApiKeys(path)
-    assert logs_with_a_valid_key == []
+    assert [line for line in logs_with_a_valid_key if line["event"] != "audit"] == []
 
 
 def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(path, monkeypatch):

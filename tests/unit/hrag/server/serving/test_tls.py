@@ -209,8 +209,8 @@ def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
     [
         ("ca_file", {"ca_file": "missing"}, "No such file"),
         ("ca_file", {"ca_file": "empty"}, "must contain certificates"),
-        ("cert_file", {"cert_file": "cert"}, "go together"),
-        ("cert_file", {"key_file": "key"}, "go together"),
+        ("cert_file", {"cert_file": "cert"}, "it is given without key_file"),
+        ("key_file", {"key_file": "key"}, "it is given without cert_file"),
         ("cert_file", {"cert_file": "cert", "key_file": "other"}, "its private key"),
         ("cert_file", {"cert_file": "cert", "key_file": "missing"}, "No such file"),
     ],
