@@ -205,6 +205,8 @@ def test_conditions_are_joined_negated_and_removed(explorer: Explorer) -> None:
 def test_summaries_show_their_sections(explorer: Explorer) -> None:
     explorer.show()
     explorer.setting("A").get_by_label("Mode").select_option("SUMMARY_FIRST")
+    explorer.setting("A").get_by_text("More options").click()
+    explorer.setting("A").get_by_label("Top sections").fill("3")
     expect(explorer.search("pressure").first).to_be_visible()
     results = explorer.region("Results of setting A")
     expect(results.get_by_text("3 chosen sections")).to_be_visible()
