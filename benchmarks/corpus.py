@@ -488,4 +488,4 @@ def search_over(reader: Reader, dimension: int) -> Search:
     """Returns the retriever's search with default settings, built as its service builds it."""
     embedder = HashEmbedder(dimension)
     no_cache = CachedQueries(embedder, 0)
-    return Search(reader, embedder, no_cache, no_cache, DEFAULT_RETURN_LEVEL)
+    return Search(reader, embedder, no_cache, DEFAULT_RETURN_LEVEL)

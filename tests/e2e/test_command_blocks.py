@@ -140,6 +140,8 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
         **os.environ,
         "HOME": str(tmp_path),
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+        # A page of the command line reads an original.
+        "HRAG_KEEP_ORIGINALS": "true",
         "HRAG_INDEXER_ADDRESS": addresses[0],
         "HRAG_RETRIEVER_ADDRESS": addresses[1],
         "NO_COLOR": "1",

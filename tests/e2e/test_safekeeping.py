@@ -167,9 +167,9 @@ def test_a_restore_refuses_a_folder_with_a_store(loaded: Running, tmp_path: Path
     assert f"the store in {loaded.data_dir} is in use by a running service" in output
     other = tmp_path / "other"
     succeeds("restore", tmp_path / "b", "--data-dir", other)
-    output = fails("restore", tmp_path / "b", "--data-dir", other, code=NOT_USABLE)
+    output = fails("restore", tmp_path / "b", "--data-dir", other, code=ExitCode.USAGE)
     assert f"{other} holds a store" in output
-    output = fails("restore", other, "--data-dir", tmp_path / "third", code=NOT_USABLE)
+    output = fails("restore", other, "--data-dir", tmp_path / "third")
     assert "is no backup" in output
     check_store(other)
 
