@@ -84,7 +84,7 @@ _MODE_TITLES = {
     SearchMode.SENTENCE_WINDOW: "sentence window: the best sentences with three on each side",
     SearchMode.AUTO_MERGE: "auto merge: larger chunks where enough of their children matched",
     SearchMode.SMALL_TO_BIG: "small to big: the larger chunks around the leaves",
-    SearchMode.SUMMARY_FIRST: "summary first: small to big in the sections with the best summaries",
+    SearchMode.SUMMARY_FIRST: "summary first: small to big in the best sections",
     SearchMode.CONTEXT: "context: the best leaves, joined, until a token budget is full",
 }
 _SOURCE_TITLES = {

@@ -117,7 +117,7 @@ _MODE_OPTION = typer.Option(
     help="What to return. small_to_big: the larger chunks around the leaves that matched; "
     "standard: the leaves themselves; auto_merge: a larger chunk only where enough of its "
     "children matched; sentence_window: the best sentence of each leaf with its "
-    "neighbours; summary_first: larger chunks from the sections with the best summaries; "
+    "neighbours; summary_first: larger chunks from the best sections; "
     "context: the leaves that answer best, joined where they touch, up to --token-budget."
 )
 Mode = Annotated[SearchMode, _MODE_OPTION]

@@ -130,7 +130,7 @@ def test_a_damaged_length_that_crashes_a_reading_process_is_reported(store, valu
     assert (done.returncode, done.stderr) == (1, "")
     assert "LMDB's own pages are damaged" in done.stdout
     backup = _hrag("backup", str(tmp_path / "backup"), "--data-dir", str(tmp_path / "store"))
-    assert backup.returncode == ExitCode.UNAVAILABLE
+    assert backup.returncode == ExitCode.FAILED
     assert "Traceback" not in backup.stderr
     assert not (tmp_path / "backup").exists()
 

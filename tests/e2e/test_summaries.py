@@ -1,4 +1,4 @@
-"""In the mode SUMMARY_FIRST, searches return passages of the sections whose summaries match."""
+"""In the mode SUMMARY_FIRST, searches return passages of the best sections."""
 
 import pytest
 

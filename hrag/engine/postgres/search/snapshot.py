@@ -3,7 +3,7 @@
 A search runs in steps:
 
 1. Find the eligible leaves: the leaves of documents that pass the filter. With two-stage routing,
-   only leaves in the sections with the best summaries are eligible. If the query requires words,
+   only leaves in the best sections are eligible. If the query requires words,
    only leaves with these words are eligible.
 2. Rank the eligible leaves: each source returns candidates, and their scores are fused.
 3. Group the candidates by their ancestors. If this gives too few passages, rank more candidates.
@@ -196,7 +196,7 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _eligible_leaves(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
         """Returns the leaves that the search may find, and the sections that routing chose.
 
-        In the mode SUMMARY_FIRST, two-stage routing chooses the sections with the best summaries.
+        In the mode SUMMARY_FIRST, two-stage routing chooses the best sections.
         In other modes, no section is returned. Appends the name, start time and end time of each
         step to `stages`.
         """
@@ -228,7 +228,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         return eligible
 
     def _route_by_summaries(self, request: FindRequest, stages: list[Stage]) -> _Eligible:
-        """Chooses the sections with the best summaries; returns their leaves and the sections.
+        """Chooses the best sections; returns their leaves and the sections.
 
         The first value has the leaves of all chosen sections. The second value lists those of
         these sections that the response lists, best first. The filter is evaluated on the
