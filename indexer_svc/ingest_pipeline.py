@@ -7,7 +7,6 @@ hash, before its text is extracted or embedded. No part of a document is visible
 the commit.
 """
 
-import hashlib
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -51,6 +50,13 @@ from hrag.values.read_report import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.commit_gate import CommitGate
+from indexer_svc.content_hash import (
+    derived_id,
+    hash_document,
+    original_of,
+    stored_hash,
+    with_unread_pages,
+)
 from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import Extracted, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
@@ -58,10 +64,6 @@ from indexer_svc.parsers.parser_pool import TenantParse
 from indexer_svc.read_metadata import complete_metadata
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
-# This version is part of every content hash. The hash decides whether a document that is sent again
-# is UNCHANGED. When a new release parses or cuts documents differently, the version is raised. Then
-# documents that were stored by an older release are processed again when they are sent again.
-_PIPELINE_VERSION = b"4"
 _FLOAT32_BYTES = 4
 
 
@@ -183,7 +185,7 @@ class IngestDraft:
     @property
     def original(self) -> bytes | None:
         """The file to store with the document; None if the collection keeps no originals."""
-        return _original_of(self.pending.document, self._settings)
+        return original_of(self.pending.document, self._settings)
 
     @property
     def vector_bytes(self) -> int:
@@ -372,7 +374,7 @@ class Pipeline:
         """
         admission = self._decide(checked, partial(self._admit, checked))
         document, settings = checked.document, admission.collection.settings
-        content_hash = _stored_hash(checked.content_hash, document, settings)
+        content_hash = stored_hash(checked.content_hash, document, settings)
         pending = Pending(admission.collection, document, checked.metadata_json, content_hash)
         if admission.unchanged is not None and pending.key not in superseded:
             return admission.unchanged
@@ -392,11 +394,11 @@ class Pipeline:
         """
         decision = admit(checked.content_hash)
         document, settings = checked.document, decision.collection.settings
-        content_hash = _stored_hash(checked.content_hash, document, settings)
+        content_hash = stored_hash(checked.content_hash, document, settings)
         if content_hash != checked.content_hash:
             decision = admit(content_hash)
         if decision.unchanged is None and self._may_have_unread_pages(document):
-            decision = admit(_with_unread_pages(content_hash))
+            decision = admit(with_unread_pages(content_hash))
         return decision
 
     def _may_have_unread_pages(self, document: Document) -> bool:
@@ -455,7 +457,7 @@ class Pipeline:
         )
         content_hash = pending.content_hash
         if completed.report.unread_pages and self._may_have_unread_pages(pending.document):
-            content_hash = _with_unread_pages(content_hash)
+            content_hash = with_unread_pages(content_hash)
         draft = IngestDraft(
             pending,
             title,
@@ -631,84 +633,6 @@ def leaf_texts(
 
 def _no_vectors(draft: IngestDraft) -> Vectors:
     return np.empty((draft.leaf_count, 0), np.float32)
-
-
-def hash_document(document: Document, metadata_json: bytes | None = None) -> str:
-    """Returns a BLAKE2b hash, in hex, of all fields of a document except its id.
-
-    If the stored document with the same id has the same hash, storing the document has the outcome
-    UNCHANGED. Two names of the same MIME type give the same hash. A body of UTF-8 bytes has the
-    same hash as a body that is the same text. Raises InvalidArgument for an unknown MIME type.
-    """
-    if metadata_json is None:
-        metadata_json = canonical_json.encode(document.metadata)
-    digest = hashlib.blake2b(_PIPELINE_VERSION, digest_size=32)
-    for part in (document.title, document.source, resolve_mime_type(document)):
-        _feed(digest, part.encode())
-    _feed(digest, metadata_json)
-    _feed_body(digest, document)
-    # Options that are not set are left out, so that they do not change the hashes of documents that
-    # were stored before the options existed.
-    if document.encoding:
-        _feed(digest, f"encoding {document.encoding}".encode())
-    if document.keep_boilerplate:
-        _feed(digest, b"keep_boilerplate")
-    return digest.hexdigest()
-
-
-def _original_of(document: Document, settings: CollectionSettings) -> bytes | None:
-    """Returns the file to store with a document; None if there is none, or if it is not kept."""
-    body = document.body
-    return body if settings.keep_originals and isinstance(body, bytes) else None
-
-
-def _stored_hash(content_hash: str, document: Document, settings: CollectionSettings) -> str:
-    """Returns the hash with which a document is stored in a collection with these settings.
-
-    A file and its text have the same hash. The hash of a document whose file is stored with it is
-    marked, so that a file that is sent after its text is not UNCHANGED.
-    """
-    is_kept = _original_of(document, settings) is not None
-    return f"{content_hash}+original" if is_kept else content_hash
-
-
-def _with_unread_pages(content_hash: str) -> str:
-    """Returns the hash of a document that is stored with pages that recognition would read."""
-    return f"{content_hash}+unread"
-
-
-def derived_id(document: Document) -> str:
-    """Returns the id of a document that was sent without an id: a hash of its body."""
-    digest = hashlib.blake2b(digest_size=16)
-    _feed_body(digest, document)
-    return f"b2-{digest.hexdigest()}"
-
-
-def _feed_body(digest: "hashlib.blake2b", document: Document) -> None:
-    body = document.body
-    if isinstance(body, str):
-        _feed(digest, _utf8(body))
-    elif isinstance(body, bytes):
-        _feed(digest, body)
-    else:
-        for page in body:
-            _feed(digest, _utf8(page.text))
-            _feed(digest, str(page.number).encode())
-
-
-def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
-    """Adds a value and its length to a hash.
-
-    Because of the lengths, the values "ab" and "c" have another hash than the values "a" and "bc".
-    """
-    digest.update(len(part).to_bytes(8, "big"))
-    digest.update(part)
-
-
-def _utf8(text: str) -> bytes:
-    # With "surrogatepass", a text with a lone surrogate raises no error here. `extract` refuses
-    # such a text later, with an error for the client.
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _tree_settings(request: SettingsRequest, defaults: TreeSettings) -> TreeSettings:

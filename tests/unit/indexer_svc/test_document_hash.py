@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.types import Document, Page
-from indexer_svc.ingest_pipeline import derived_id, hash_document
+from indexer_svc.content_hash import derived_id, hash_document
 
 texts = st.text(max_size=5)
 bodies = texts | st.binary(max_size=5) | st.lists(st.builds(Page, texts), max_size=3).map(tuple)
