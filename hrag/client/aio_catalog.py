@@ -4,7 +4,8 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hrag.client import calls
@@ -47,6 +48,26 @@ class AsyncCatalog(ABC):
         self, call: calls.ClientCall[calls.Result], timeout_s: float | None
     ) -> calls.Result:
         """Sends a call and returns the result that `call.read` makes from the response."""
+
+    async def _read_whole(
+        self,
+        part: calls.Part,
+        next_call: Callable[[calls.Part], calls.ClientCall[calls.Part]],
+        timeout_s: float | None,
+    ) -> calls.Part:
+        """Reads a text or a file by several calls, and returns all of it.
+
+        `part` is empty, and `next_call` builds the call that reads more. `timeout_s` is the
+        deadline of all calls together.
+        """
+        timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
+        deadline = Deadline.after(timeout_s)
+        while not part.is_whole:
+            try:
+                part = await self._run(next_call(part), deadline.remaining_s)
+            except InvalidArgument as error:
+                part = part.after(error)
+        return part
 
     async def create_collection(
         self,
@@ -268,16 +289,8 @@ class AsyncCatalog(ABC):
         Raises CollectionNotFound and DocumentNotFound. Raises DocumentChanged if the document was
         replaced more than 10 times.
         """
-        timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
-        deadline = Deadline.after(timeout_s)
-        part, names = calls.TextPart(), (tenant_id, document_id, collection)
-        while not part.is_whole:
-            call = calls.get_text(*names, part)
-            try:
-                part = await self._run(call, deadline.remaining_s)
-            except InvalidArgument as error:
-                part = part.after(error)
-        return part.text
+        next_call = partial(calls.get_text, tenant_id, document_id, collection)
+        return (await self._read_whole(calls.TextPart(), next_call, timeout_s)).text
 
     async def get_text_part(
         self,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -331,6 +331,23 @@ def get_document(
         request,
         lambda response: common.document_info_from(response.document),
     )
+
+
+class PartialRead(Protocol):
+    """The part of a text or a file that was read so far, by one or more calls."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all of it was read."""
+
+    def after(self, error: InvalidArgument) -> Self:
+        """Returns an empty part if `error` means that the text or the file was replaced.
+
+        Raises `error` again if it has another cause.
+        """
+
+
+Part = TypeVar("Part", bound=PartialRead)
 
 
 class TextPart(NamedTuple):

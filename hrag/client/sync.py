@@ -15,9 +15,8 @@ from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
 from hrag.values.chunks import ChunkNode, Hierarchy, Span
 from hrag.values.conversation import ConversationTurn
-from hrag.values.deadline import Deadline
 from hrag.values.documents import OriginalPart
-from hrag.values.errors import HragError, InvalidArgument
+from hrag.values.errors import HragError
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
 from hrag.values.page_images import DEFAULT_DPI, PageImage
@@ -332,15 +331,8 @@ class Client(Catalog):
         Raises CollectionNotFound and DocumentNotFound. Raises OriginalNotFound if the file is not
         stored. Raises DocumentChanged if the document was replaced more than 10 times.
         """
-        timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
-        deadline = Deadline.after(timeout_s)
-        read = originals.ReadOriginal()
-        while not read.is_whole:
-            call = originals.get_original(tenant_id, document_id, collection, read)
-            try:
-                read = self._run(call, deadline.remaining_s)
-            except InvalidArgument as error:
-                read = read.after(error)
+        next_call = partial(originals.get_original, tenant_id, document_id, collection)
+        read = self._read_whole(originals.ReadOriginal(), next_call, timeout_s)
         return read.checked()
 
     def get_original_part(
