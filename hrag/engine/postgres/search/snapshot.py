@@ -35,7 +35,7 @@ from hrag.engine.postgres.search.summary_router import PostgresEvidence, chosen_
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.filter_sql import matching_ordinals
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.postgres.store.queries import find_document, is_storable
+from hrag.engine.postgres.store.queries import document_named, find_document, is_storable
 from hrag.engine.postgres.store.stored_text import read_text
 from hrag.observe.tracing import Stage
 from hrag.passages.tree_text import TreeText
@@ -51,10 +51,6 @@ _Eligible: TypeAlias = tuple[EligibleLeaves, tuple[ChosenSection, ...], SectionC
 
 _ORDINAL = """
 SELECT ordinal FROM hrag.documents
-WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id = %(document)s
-"""
-_RECORD = """
-SELECT ordinal, record FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id = %(document)s
 """
 _ORIGINAL = """
@@ -278,11 +274,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         return None if row is None else self._documents.tree_text(row[0])
 
     def _record(self, document_id: str) -> tuple[int, DocumentRecord] | None:
-        if not is_storable(document_id):
-            return None
-        parameters = {**self._collection.key, "document": document_id}
-        row = self._connection.execute(_RECORD, parameters).fetchone()
-        return None if row is None else (row[0], DocumentRecord.from_bytes(row[1]))
+        return document_named(self._connection, self._collection.handle, document_id)
 
     def _original_bytes(self, ordinal: int, start: int, end: int) -> bytes:
         part = {"ordinal": ordinal, "first": start + 1, "count": end - start}

@@ -162,15 +162,22 @@ def find_document(
     Raises CollectionNotFound if the collection was deleted, and DocumentNotFound if it has no
     document with this id.
     """
-    row = None
-    if is_storable(document_id):
-        parameters = (handle.tenant_id, handle.collection_id, document_id)
-        row = connection.execute(_FIND_DOCUMENT, parameters).fetchone()
-    if row is None:
+    stored = document_named(connection, handle, document_id)
+    if stored is None:
         collection_state(connection, handle)
         raise no_document(handle, document_id)
-    ordinal, record = row
-    return ordinal, DocumentRecord.from_bytes(record)
+    return stored
+
+
+def document_named(
+    connection: Connection, handle: CollectionHandle, document_id: str
+) -> tuple[int, DocumentRecord] | None:
+    """Returns the ordinal and the record of the document with this id; None if there is none."""
+    if not is_storable(document_id):
+        return None
+    parameters = (handle.tenant_id, handle.collection_id, document_id)
+    row = connection.execute(_FIND_DOCUMENT, parameters).fetchone()
+    return None if row is None else (row[0], DocumentRecord.from_bytes(row[1]))
 
 
 def record_of_ordinal(
