@@ -64,6 +64,17 @@ MAX_LINE_BYTES = 512 * 1024 * 1024
 
 _Lines = Iterator[str]
 
+OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        dir_okay=False,
+        help="The file to write; it appears when it is complete. Default: standard output.",
+    ),
+]
+
 
 class ExportFormat(StrEnum):
     """The file formats of `hrag export`: JSON Lines, GraphML or Cypher."""
@@ -86,16 +97,7 @@ def export(
             "chunks as a graph.",
         ),
     ] = ExportFormat.JSONL,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            dir_okay=False,
-            help="The file to write; it appears when it is complete. Default: standard output.",
-        ),
-    ] = None,
+    target: OutputFile = None,
     where: Where = None,
     indexer: Indexer = DEFAULT_INDEXER,
     retriever: Retriever = DEFAULT_RETRIEVER,

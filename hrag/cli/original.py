@@ -1,12 +1,10 @@
 """`hrag original` writes the file from which a document was read."""
 
 import sys
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from hrag.cli.export import open_output
+from hrag.cli.export import OutputFile, open_output
 from hrag.cli.options import (
     DEFAULT_RETRIEVER,
     DEFAULT_TENANT,
@@ -26,16 +24,7 @@ from hrag.values.limits import DEFAULT_COLLECTION
 def original(
     credentials: Credentials,
     document_id: DocumentId,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            dir_okay=False,
-            help="The file to write; it appears when it is complete. Default: standard output.",
-        ),
-    ] = None,
+    target: OutputFile = None,
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     retriever: Retriever = DEFAULT_RETRIEVER,
