@@ -113,8 +113,9 @@ PARTS = {
             *("options", "extras", "processes", "ingest_files", "demo_corpus"),
             *("evaluation_options", "evaluation_tables"),
         ),
-        ("ingest_progress", "tree", "store", "mcp_server", "temporary_services"),
+        ("ingest_progress", "tree", "store", "mcp_server"),
         ("export_format", "ingest", "read", "search", "collections", "documents", "evaluation_run"),
+        ("temporary_services",),
         (
             "graph_formats",
             "chat",

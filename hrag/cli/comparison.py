@@ -42,9 +42,14 @@ from hrag.cli.evaluation_run import (
     publish,
 )
 from hrag.cli.ingest_files import EXTENSIONS, find
-from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes, show_skipped
+from hrag.cli.ingest_progress import show_skipped
 from hrag.cli.input_documents import InputDocument
-from hrag.cli.temporary_services import TENANT, temporary_services, wait_for_summaries
+from hrag.cli.temporary_services import (
+    TENANT,
+    store_documents,
+    temporary_services,
+    wait_for_summaries,
+)
 from hrag.cli.terminal import Failure, interrupt_on_signals, output, show_note
 from hrag.values.search import SearchMode
 
@@ -245,11 +250,7 @@ def _store(
     Raises Failure if none could be stored.
     """
     client.create_collection(TENANT, COLLECTION)
-    progress = ingest_with_progress(client, TENANT, COLLECTION, documents, console)
-    show_outcomes(progress)
-    show_skipped(progress.skipped)
-    if progress.error is not None:
-        raise progress.error
+    progress = store_documents(client, COLLECTION, documents, console)
     if not progress.stored:
         raise Failure("none of the files could be stored, so there is nothing to search in")
     return tuple(label for label, _ in progress.failures)

@@ -25,9 +25,6 @@ from hrag.cli.demo_corpus import QUESTIONS, DemoQuestion, StoredText, questions_
 from hrag.cli.ingest_files import find
 from hrag.cli.ingest_progress import (
     IngestProgress,
-    ingest_with_progress,
-    show_outcomes,
-    show_skipped,
 )
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.render import (
@@ -39,7 +36,12 @@ from hrag.cli.render import (
     excerpt,
     range_in_chunk,
 )
-from hrag.cli.temporary_services import TENANT, temporary_services, wait_for_summaries
+from hrag.cli.temporary_services import (
+    TENANT,
+    store_documents,
+    temporary_services,
+    wait_for_summaries,
+)
 from hrag.cli.terminal import Failure, interrupt_on_signals, output
 from hrag.cli.tree import hierarchies, nodes
 from hrag.text.plain_text import printable
@@ -171,11 +173,7 @@ def _present(
 def _store(
     client: "Client", documents: Sequence[InputDocument], console: Console
 ) -> IngestProgress:
-    progress = ingest_with_progress(client, TENANT, DEFAULT_COLLECTION, documents, console)
-    show_outcomes(progress)
-    show_skipped(progress.skipped)
-    if progress.error is not None:
-        raise progress.error
+    progress = store_documents(client, DEFAULT_COLLECTION, documents, console)
     if not progress.stored:
         raise Failure("none of the files could be stored")
     tree = client.get_collection(TENANT, DEFAULT_COLLECTION).settings.tree

@@ -6,7 +6,7 @@ they are stopped and the folder is removed.
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from hrag.cli.ingest_progress import (
+    IngestProgress,
+    ingest_with_progress,
+    show_outcomes,
+    show_skipped,
+)
+from hrag.cli.input_documents import InputDocument
 from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.cli.render import counted
 from hrag.cli.terminal import Failure
@@ -100,6 +107,21 @@ def _show_logs(services: ServiceProcesses) -> None:
     stderr = Console(stderr=True)
     stderr.print(Text("last log lines of the services:", style="bold"))
     stderr.print(Text(printable(services.log_tail())), soft_wrap=True)
+
+
+def store_documents(
+    client: "Client", collection: str, documents: Sequence[InputDocument], console: Console
+) -> IngestProgress:
+    """Stores documents with a progress display, and shows those that were not stored.
+
+    Raises the error of the stream if it has failed.
+    """
+    progress = ingest_with_progress(client, TENANT, collection, documents, console)
+    show_outcomes(progress)
+    show_skipped(progress.skipped)
+    if progress.error is not None:
+        raise progress.error
+    return progress
 
 
 def wait_for_summaries(
