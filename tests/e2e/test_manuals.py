@@ -102,13 +102,12 @@ def test_programs_in_the_manuals_run(
         asyncio.run(running)
 
 
-def _script(preamble: str) -> str:
-    """Returns the tutorial as a shell script, with `preamble` before each Python program."""
+def _script() -> str:
+    """Returns the tutorial as a shell script."""
     parts = ["set -e"]
     for block in blocks(TUTORIAL, "sh", "python"):
         if block.language == "python":
-            program = shlex.quote(preamble + block.text)
-            parts.append(f".venv/bin/python -c {program}")
+            parts.append(f".venv/bin/python -c {shlex.quote(block.text)}")
         elif block.text.strip() not in _NOT_RUN:
             parts.append(block.text)
     return "\n".join([*parts, "wait"])
@@ -120,12 +119,8 @@ def test_the_tutorial_prints_the_output_that_it_shows(tmp_path: Path) -> None:
     indexer, retriever = free_addresses(2)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     addresses = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}
-    preamble = (
-        "from hrag.client import Client\n"
-        f"Client.__init__.__defaults__ = {(indexer, retriever, TIMEOUT_S)}\n"
-    )
     with subprocess.Popen(
-        ["bash", "-c", _script(preamble)],
+        ["bash", "-c", _script()],
         cwd=tmp_path,
         env={**os.environ, **addresses, "COLUMNS": "300", "NO_COLOR": "1"},
         text=True,
