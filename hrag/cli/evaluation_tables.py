@@ -42,13 +42,13 @@ def show_report(report: Report, console: Console) -> None:
         console.print(Text(printable(f"warning: {warning}"), style="yellow"), soft_wrap=True)
 
 
-def show_findings(found: ComparisonFindings, console: Console) -> None:
+def show_findings(findings: ComparisonFindings, console: Console) -> None:
     """Prints which system is better, for which questions, and at what cost."""
-    console.print(Text(printable(found.first), style="bold"), soft_wrap=True)
-    lines = [*found.further, *found.costs]
-    lines += [f"{kind.better} is better: {kind.text}" for kind in found.kinds[:_KINDS_SHOWN]]
-    if len(found.kinds) > _KINDS_SHOWN:
-        lines.append(f"{len(found.kinds) - _KINDS_SHOWN:,} more kinds differ: see --html")
+    console.print(Text(printable(findings.first), style="bold"), soft_wrap=True)
+    lines = [*findings.further, *findings.costs]
+    lines += [f"{kind.better} is better: {kind.text}" for kind in findings.kinds[:_KINDS_SHOWN]]
+    if len(findings.kinds) > _KINDS_SHOWN:
+        lines.append(f"{len(findings.kinds) - _KINDS_SHOWN:,} more kinds differ: see --html")
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)
     console.print()

@@ -253,7 +253,7 @@ def test_a_hostile_title_stays_text(press: Explorer) -> None:
 
 
 def test_refusals_are_plain_messages(press: Explorer) -> None:
-    """What is not a PNG is not decoded, and a page that is too large is read in a coarser image."""
+    """Bytes that are no PNG are not decoded. A page that is too large is read coarser."""
     press.expects_failed_calls = True
     button = page_button(search(press, "gasket pump 4"), 2)
     method = "**/*GetPageImage"
