@@ -73,7 +73,7 @@ def compare(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="Files and folders to search in.", show_default=False
+            metavar="FILE", help="Files and folders to search in.", show_default=False
         ),
     ],
     questions: Annotated[

@@ -305,7 +305,7 @@ def remove_metadata(
     document_id: DocumentId,
     keys: Annotated[
         list[str],
-        typer.Argument(metavar="KEY...", help="Keys of the metadata.", show_default=False),
+        typer.Argument(metavar="KEY", help="Keys of the metadata.", show_default=False),
     ],
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,

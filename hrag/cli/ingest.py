@@ -73,7 +73,7 @@ def ingest(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="Files and folders; - means standard input.",
             # With `readable=True`, Typer would end the command if one of the files has no read
             # permission. With False, only the ingest of this file fails.

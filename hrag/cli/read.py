@@ -36,7 +36,7 @@ def read(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Files, folders and archives; - means standard input.",
             readable=False,
             show_default=False,
