@@ -72,9 +72,7 @@ _STANDARD = (
 def compare(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE", help="Files and folders to search in.", show_default=False
-        ),
+        typer.Argument(metavar="FILE", help="Files and folders to search in.", show_default=False),
     ],
     questions: Annotated[
         Path,
