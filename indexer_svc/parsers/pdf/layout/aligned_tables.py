@@ -23,15 +23,30 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from indexer_svc.parsers.pdf.layout.justified_lines import even_space
 from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
+from indexer_svc.parsers.pdf.layout.row_pieces import (
+    MAX_LEADING,
+    NUMBER,
+    PIECE_GAP,
+    SAME_EDGE,
+    Piece,
+    TableRow,
+    as_table_rows,
+    is_number,
+    without_leaders,
+)
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.layout.words import Word
+from indexer_svc.parsers.pdf.layout.wrapped_cells import (
+    MAX_HEADER_ROWS,
+    lines_below,
+    named_rows,
+    row_groups,
+    wide_lines,
+)
 from indexer_svc.parsers.pdf.page_content import RuledLine
 
-# A gap of this many font sizes divides a row into pieces.
-_PIECE_GAP = 0.95
 _MIN_TEXT_GUTTER = 0.6
 _MIN_NUMBER_GUTTER = 0.18
 # If at least so many words, and nearly all, begin at the same x, the space before them is a gutter.
@@ -45,34 +60,12 @@ _MAX_ROW_PITCH = 3.2
 _MAX_ROWS_BETWEEN = 2
 # The lines of a cell may be more than these if a row of the table has at least so many pieces.
 _MIN_PIECES_BESIDE_CELL = 3
-_SAME_EDGE = 0.5
-# For one pair of close lines with texts in the same columns, so many others have fewer texts.
-_MIN_WRAPPED = 4
-# So many rows above and below say whether a row with equal spaces is a line of text.
-_NEIGHBOURS = 2
 _MIN_ROWS = 2
 _MAX_COLUMNS = 60
 _MIN_ROWS_OF_TWO_COLUMNS = 3
-_MAX_HEADER_ROWS = 4
-_MAX_HEADER_LINES = 8
 _MAX_HEADER_PITCH = 1.8
-_MIN_LEADER_DOTS = 3
-# A ruled line that is at least so long, relative to the table, divides rows.
-_WIDE_LINE = 0.6
-_SAME_LINE = 0.5
-# The lines of two cells beside each other are at most so many points apart.
-_SAME_CELL_EDGE = 3.0
-# Lines of text are at least this many font sizes apart.
-_MIN_PITCH = 0.85
-# A continuation line of a cell is at most this many font sizes below the line before.
-_MAX_LEADING = 1.45
 _MAX_WORDS_OF_TERM = 5.0
 _MAX_WORDS_OF_CELL = 14.0
-
-NUMBER = re.compile(
-    r"[-+\u2212\u2013\u2014(<>~\u2248\u00b1]*[$\u20ac\u00a3\u00a5]?\s?[-+\u2212(]?\d[\d.,:/'\u2019\u2009\u00a0]*"
-    r"(?:[eE][-+]?\d+)?\s?[)%\u2030*\u00b0\u2020]*|[-\u2212\u2013\u2014]+%?|[nN]/?[aA]|[$\u20ac\u00a3\u00a5%)(]"
-)
 _YEAR = re.compile(r"(?:FY|Q[1-4]|[12]H)?\s?'?(?:19|20)\d\d[A-Z]?(?:[-/\u2013]\d\d(?:\d\d)?)?")
 _MARKER = re.compile(
     r"[\u2022\u25cf\u25aa\u25e6\u2023\u2013\u2014*\u25a0\u25ba\u27a2\u2713\u00b7-]|"
@@ -80,54 +73,12 @@ _MARKER = re.compile(
 )
 _ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
-_SENTENCE_ENDS = frozenset(".!?\u3002\uff01\uff1f")
 # A part number or a name such as `ATmega16`.
 _CODE = re.compile(r"(?=[^\s\d]*\d)(?=\S*[^\W\d_])[^\W\d]\S*")
 _MIN_CODES = 0.75
 _MIN_ROWS_OF_CODES = 3
-_DOTS = re.compile(r"[.\u2026\u00b7_]+")
 # A leader begins where no dot stands before it, so that each run of dots is searched only once.
 _LEADER = re.compile(r"(?<![.\u2026])(?<![.\u2026]\s)(?:[.\u2026]\s?){3,}+$")
-
-
-class _Piece:
-    """Words of a row that stand close together, or above each other."""
-
-    __slots__ = ("left", "right", "words")
-
-    def __init__(self, words: list[Word]) -> None:
-        self.words = words
-        self.left = words[0].left
-        self.right = max(word.right for word in words)
-
-
-class _TableRow:
-    """Rows whose baselines are closer than those of two lines of text.
-
-    They are one row of a table, whose cells are centred and have different numbers of lines.
-    `start` and `end` are the indexes of its rows in the region. `space` is the width of its spaces
-    if it has wide ones and all are equal, or 0.
-    """
-
-    __slots__ = ("end", "first", "last", "pieces", "rows", "size", "space", "start")
-
-    def __init__(self, rows: Sequence[TextRow], start: int) -> None:
-        self.rows = rows
-        self.start, self.end = start, start + len(rows)
-        self.size = max(row.size for row in rows)
-        self.first, self.last = rows[0].baseline, rows[-1].baseline
-        self.pieces = _pieces(rows)
-        is_wide = len(rows) == 1 and len(self.pieces) > 1
-        self.space = even_space(rows[0].words) if is_wide else 0.0
-
-    @property
-    def is_code(self) -> bool:
-        """True if all characters have the same width."""
-        return all(word.font.is_fixed for row in self.rows for word in row.words)
-
-    @property
-    def words(self) -> list[Word]:
-        return [word for row in self.rows for word in row.words]
 
 
 def aligned_tables(
@@ -138,7 +89,7 @@ def aligned_tables(
     `rules` are the ruled lines of the page. If `fixed_is_code`, rows in a font whose characters
     have the same width are code and no table.
     """
-    table_rows = _table_rows(rows)
+    table_rows = as_table_rows(rows)
     tables = []
     start = 0
     while start < len(table_rows):
@@ -152,148 +103,7 @@ def aligned_tables(
     return tables
 
 
-def _table_rows(rows: Sequence[TextRow]) -> list[_TableRow]:
-    table_rows = []
-    start = 0
-    for index in range(1, len(rows) + 1):
-        if index < len(rows):
-            row, before = rows[index], rows[index - 1]
-            if row.baseline - before.baseline < _MIN_PITCH * min(row.size, before.size):
-                continue
-        table_rows.append(_TableRow(rows[start:index], start))
-        start = index
-    lines = [row for at, row in enumerate(table_rows) if _is_justified(table_rows, at)]
-    for line in lines:
-        line.pieces = [_Piece(line.words)]
-    return table_rows
-
-
-def _is_justified(rows: Sequence[_TableRow], at: int) -> bool:
-    """Returns True if a row is a line of justified text, whose spaces may be wide.
-
-    Its spaces are equal, and those of most wide rows above it or below it are, too. Cells of the
-    same width have equal gaps, but stand below each other. A row of two words has only one space,
-    so it is such a line if a row next to it is.
-    """
-    row = rows[at]
-    if len(row.pieces) == 2 and len(row.words) == 2 and not NUMBER.fullmatch(row.words[1].text):
-        near = [index for index in (at - 1, at + 1) if 0 <= index < len(rows)]
-        return any(
-            _are_lines(rows[index], row)
-            and (_is_full_line(rows[index], row) or _is_even_line(rows, index))
-            for index in near
-        )
-    return _is_even_line(rows, at)
-
-
-def _is_even_line(rows: Sequence[_TableRow], at: int) -> bool:
-    """Returns True if a row has equal spaces, and so have most wide rows above it or below it."""
-    return rows[at].space > 0 and any(_votes(rows, at, step) > 0 for step in (-1, 1))
-
-
-def _votes(rows: Sequence[_TableRow], at: int, step: int) -> int:
-    """Returns how many more rows above or below are lines of text than rows of a table.
-
-    A line with narrow spaces ends the search. It counts if it is as long as the row.
-    """
-    row = rows[at]
-    votes = 0
-    for near in range(at + step, at + step * (_NEIGHBOURS + 1), step):
-        if not 0 <= near < len(rows) or not _are_lines(rows[near], rows[near - step]):
-            break
-        other = rows[near]
-        if len(other.pieces) == 1:
-            return votes + _is_full_line(other, row)
-        if other.space and not _are_below_each_other(row, other):
-            votes += 1
-        elif len(other.words) > 2 or _are_below_each_other(row, other):
-            votes -= 1
-    return votes
-
-
-def _are_lines(row: _TableRow, other: _TableRow) -> bool:
-    """Returns True if two rows have the same size and are as close as the lines of a text."""
-    size = row.size
-    return abs(other.size - size) < 0.05 * size and abs(other.last - row.last) <= 2 * size
-
-
-def _is_full_line(row: _TableRow, other: _TableRow) -> bool:
-    """Returns True if a row is a line with narrow spaces from one side of the text to the other."""
-    left, right = other.pieces[0].left, other.pieces[-1].right
-    words = row.words
-    return (
-        len(row.pieces) == 1
-        and len(words) > 2
-        and abs(words[0].left - left) < row.size
-        and abs(words[-1].right - right) < _SAME_EDGE * row.size
-    )
-
-
-def _are_below_each_other(row: _TableRow, other: _TableRow) -> bool:
-    """Returns True if the words of two rows begin or end at the same places."""
-    words, others = row.words, other.words
-    return len(words) == len(others) and all(
-        min(abs(word.left - beside.left), abs(word.right - beside.right)) < 0.1 * row.size
-        for word, beside in zip(words, others, strict=True)
-    )
-
-
-def _pieces(rows: Sequence[TextRow]) -> list[_Piece]:
-    """Returns the pieces of a row. Dots that lead to the next column are left out."""
-    if len(rows) == 1:
-        words, breaks = _without_leaders(rows[0])
-    else:
-        words = sorted((word for row in rows for word in row.words), key=_left)
-        breaks = set()
-    pieces: list[_Piece] = []
-    current: list[Word] = []
-    right = 0.0
-    for word in words:
-        if current and (word.left - right > _PIECE_GAP * word.size or id(word) in breaks):
-            pieces.append(_Piece(current))
-            current = []
-        right = max(right, word.right) if current else word.right
-        current.append(word)
-    if current:
-        pieces.append(_Piece(current))
-    return pieces
-
-
-def _left(word: Word) -> float:
-    return word.left
-
-
-def _top(rule: RuledLine) -> float:
-    return rule.top
-
-
-def _without_leaders(row: TextRow) -> tuple[list[Word], set[int]]:
-    """Returns the words of a row without dots that lead to the next column.
-
-    The second value has the identities of the words to which dots lead.
-    """
-    words = row.words
-    if not any(word.text[0] in ".\u2026\u00b7_" for word in words):
-        return words, set()
-    kept: list[Word] = []
-    breaks = set()
-    dots: list[Word] = []
-    for word in [*words, None]:
-        if word is not None and _DOTS.fullmatch(word.text):
-            dots.append(word)
-            continue
-        if sum(len(dot.text) for dot in dots) >= _MIN_LEADER_DOTS:
-            if word is not None:
-                breaks.add(id(word))
-        else:
-            kept += dots
-        dots = []
-        if word is not None:
-            kept.append(word)
-    return kept, breaks
-
-
-def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> int:
+def _group_end(rows: Sequence[TableRow], start: int, fixed_is_code: bool) -> int:
     """Returns the end of the group that begins at `start`, or `start` if none begins there."""
     if len(rows[start].pieces) < 2 or (fixed_is_code and rows[start].is_code):
         return start
@@ -317,11 +127,11 @@ def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> in
     return end if end - start >= _MIN_ROWS else start
 
 
-def _piece_count(row: _TableRow) -> int:
+def _piece_count(row: TableRow) -> int:
     return len(row.pieces)
 
 
-def _is_inside_cell(row: _TableRow, widest: _TableRow, before: _TableRow) -> bool:
+def _is_inside_cell(row: TableRow, widest: TableRow, before: TableRow) -> bool:
     """Returns True if a row is a further line of a cell that has many lines.
 
     It begins where a piece of the row with most pieces begins, and ends before the next one. Lines
@@ -330,18 +140,18 @@ def _is_inside_cell(row: _TableRow, widest: _TableRow, before: _TableRow) -> boo
     pieces = widest.pieces
     if len(pieces) < _MIN_PIECES_BESIDE_CELL or len(row.pieces) != 1:
         return False
-    if row.first - before.last > _MAX_LEADING * row.size:
+    if row.first - before.last > MAX_LEADING * row.size:
         return False
     line = row.pieces[0]
     return any(
-        abs(line.left - piece.left) < _SAME_EDGE * row.size
+        abs(line.left - piece.left) < SAME_EDGE * row.size
         and (after is None or line.right < after.left)
         for piece, after in zip(pieces[1:], [*pieces[2:], None], strict=True)
     )
 
 
 def _table(
-    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[RuledLine]
+    rows: Sequence[TableRow], start: int, end: int, rules: Sequence[RuledLine]
 ) -> tuple[int, int, PdfTable] | None:
     """Returns the table of a group of rows, with its first row and the row after its last.
 
@@ -356,13 +166,13 @@ def _table(
     start = _with_header_above(rows, start, gutters)
     end = _with_last_wrap(rows, end, gutters)
     left, right = _sides(rows[start:end])
-    ys, are_cells = _wide_lines(rules, left, right)
+    ys, are_cells = wide_lines(rules, left, right)
     if are_cells:
         end = _with_ruled_wrap(rows, end, ys)
     inside = rows[start:end]
     left, right = _sides(inside)
     merged, header_rows = _merged_rows(
-        inside, gutters, _lines_below(inside, ys), are_cells=are_cells
+        inside, gutters, lines_below(inside, ys), are_cells=are_cells
     )
     if len(merged) < _MIN_ROWS:
         return None
@@ -371,7 +181,7 @@ def _table(
     return start, end, PdfTable(merged, header_rows, left, top, right, bottom, columns)
 
 
-def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[float, float]]:
+def _gutters(pieces: Sequence[Sequence[Piece]], size: float) -> list[tuple[float, float]]:
     """Returns the strips between the columns of tabular rows, from left to right."""
     count = len(pieces)
     allowed = 0 if count < 4 else max(1, count // 8)
@@ -407,7 +217,7 @@ def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[floa
 
 
 def _is_narrow_gutter(
-    pieces: Sequence[Sequence[_Piece]],
+    pieces: Sequence[Sequence[Piece]],
     strip: tuple[float, float],
     edges: Sequence[tuple[float, float]],
     size: float,
@@ -422,7 +232,7 @@ def _is_narrow_gutter(
 
 
 def _begin_together(
-    pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], size: float
+    pieces: Sequence[Sequence[Piece]], strip: tuple[float, float], size: float
 ) -> bool:
     """Returns True if the words after a strip begin at its end, whatever is before it.
 
@@ -448,7 +258,7 @@ def _is_mark(text: str) -> bool:
     return bool(_MARKER.fullmatch(text) or _ITEM_NUMBER.fullmatch(text))
 
 
-def _are_numbers(pieces: Sequence[Sequence[_Piece]], low: float, high: float) -> bool:
+def _are_numbers(pieces: Sequence[Sequence[Piece]], low: float, high: float) -> bool:
     words = [
         word
         for row in pieces
@@ -460,7 +270,7 @@ def _are_numbers(pieces: Sequence[Sequence[_Piece]], low: float, high: float) ->
     return len(words) >= 2 and numbers >= 0.6 * len(words)
 
 
-def _divides(pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], least: int) -> bool:
+def _divides(pieces: Sequence[Sequence[Piece]], strip: tuple[float, float], least: int) -> bool:
     count = 0
     for row in pieces:
         if row[0].left < strip[0] + 0.1 and row[-1].right > strip[1] - 0.1:
@@ -468,14 +278,14 @@ def _divides(pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], lea
     return count >= min(least, len(pieces))
 
 
-def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
+def _cells(row: TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
     """Returns the words of each column. A piece that covers gutters is in its first column."""
     cells: list[list[Word]] = [[] for _ in range(len(gutters) + 1)]
     middles = [(low + high) / 2 for low, high in gutters]
     for line in row.rows:
         column = -1
         before = None
-        words = _without_leaders(line)[0]
+        words = without_leaders(line)[0]
         gaps = (after.left - word.right for word, after in pairwise(words))
         space = min((gap for gap in gaps if gap > 0), default=0.0)
         for word in words:
@@ -516,11 +326,6 @@ def _text(words: Sequence[Word]) -> str:
     return _LEADER.sub("", text).rstrip()
 
 
-def _is_number(text: str) -> bool:
-    words = text.split()
-    return bool(words) and all(NUMBER.fullmatch(word) for word in words)
-
-
 def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
     """Returns True if the columns contain what tables contain."""
     texts = [[_text(cell) for cell in row] for row in grid]
@@ -531,7 +336,7 @@ def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
     averages = [sum(len(text.split()) for text in column) / len(column) for column in columns]
     if len(columns) > 2:
         return sum(averages) / len(columns) <= _MAX_WORDS_OF_CELL
-    numbers = sum(map(_is_number, columns[1]))
+    numbers = sum(map(is_number, columns[1]))
     return row_count >= _MIN_ROWS_OF_TWO_COLUMNS and (
         numbers >= 0.5 * len(columns[1]) or averages[0] <= _MAX_WORDS_OF_TERM
     )
@@ -552,11 +357,11 @@ def _is_list(columns: Sequence[Sequence[str]]) -> bool:
 
 
 def _with_header_above(
-    rows: Sequence[_TableRow], start: int, gutters: Sequence[tuple[float, float]]
+    rows: Sequence[TableRow], start: int, gutters: Sequence[tuple[float, float]]
 ) -> int:
     """Returns the first row of the table: rows above that head its columns belong to it."""
     first = start
-    while first > 0 and start - first < _MAX_HEADER_ROWS:
+    while first > 0 and start - first < MAX_HEADER_ROWS:
         row, below = rows[first - 1], rows[first]
         if below.first - row.last > _MAX_HEADER_PITCH * max(row.size, below.size):
             break
@@ -569,14 +374,14 @@ def _with_header_above(
 
 
 def _with_last_wrap(
-    rows: Sequence[_TableRow], end: int, gutters: Sequence[tuple[float, float]]
+    rows: Sequence[TableRow], end: int, gutters: Sequence[tuple[float, float]]
 ) -> int:
     """Returns the end of the table: lines below that continue a cell of its last row are in it."""
     usual = _usual_pitch(rows[max(0, end - 12) : end])
     while end < len(rows):
         row, above = rows[end], rows[end - 1]
         pitch = (row.first - above.last) / above.size
-        if pitch > _MAX_LEADING or len(row.pieces) != 1 or abs(row.size - above.size) > 0.5:
+        if pitch > MAX_LEADING or len(row.pieces) != 1 or abs(row.size - above.size) > 0.5:
             break
         is_first_cell = row.pieces[0].right < gutters[0][1] and pitch < 0.88 * usual
         if not is_first_cell and row.pieces[0].left < gutters[0][1] - 0.5 * row.size:
@@ -585,65 +390,31 @@ def _with_last_wrap(
     return end
 
 
-def _with_ruled_wrap(rows: Sequence[_TableRow], end: int, ys: Sequence[float]) -> int:
+def _with_ruled_wrap(rows: Sequence[TableRow], end: int, ys: Sequence[float]) -> int:
     """Returns the end of a table whose rows have lines below them: what is above the last line."""
     while end < len(rows):
         row, above = rows[end], rows[end - 1]
         first, last = bisect_right(ys, above.last), bisect_right(ys, row.last)
-        if first < last or last == len(ys) or row.first - above.last > _MAX_LEADING * row.size:
+        if first < last or last == len(ys) or row.first - above.last > MAX_LEADING * row.size:
             break
         end += 1
     return end
 
 
-def _sides(rows: Sequence[_TableRow]) -> tuple[float, float]:
+def _sides(rows: Sequence[TableRow]) -> tuple[float, float]:
     """Returns the x at which the first word of rows begins, and at which the last one ends."""
     left = min(row.pieces[0].left for row in rows if row.pieces)
     return left, max(row.pieces[-1].right for row in rows if row.pieces)
 
 
-def _usual_pitch(rows: Sequence[_TableRow]) -> float:
+def _usual_pitch(rows: Sequence[TableRow]) -> float:
     """Returns the usual distance of rows in font sizes; 0 for fewer than four rows."""
     pitches = sorted((after.first - row.last) / row.size for row, after in pairwise(rows))
     return pitches[len(pitches) // 2] if len(pitches) >= 3 else 0.0
 
 
-def _wide_lines(rules: Sequence[RuledLine], left: float, right: float) -> tuple[list[float], bool]:
-    """Returns the y of the ruled lines that are nearly as wide as a table, from the top down.
-
-    The second value is True if these are the lines of single cells, which touch each other. The
-    edges of boxes around columns of text do not.
-    """
-    lines: dict[float, list[tuple[float, float]]] = {}
-    for rule in sorted(rules, key=_top):
-        start, end = max(rule.left, left), min(rule.right, right)
-        if rule.bottom - rule.top < 1 and end > start:
-            y = next((y for y in reversed(lines) if rule.top - y < _SAME_LINE), rule.top)
-            lines.setdefault(y, []).append((start, end))
-    wide = {
-        y: sorted(parts)
-        for y, parts in lines.items()
-        if sum(end - start for start, end in parts) > _WIDE_LINE * (right - left)
-    }
-    are_cells = all(
-        len(parts) > 1
-        and all(after - end <= _SAME_CELL_EDGE for (_, end), (after, _) in pairwise(parts))
-        for parts in wide.values()
-    )
-    return list(wide), bool(wide) and are_cells
-
-
-def _lines_below(rows: Sequence[_TableRow], ys: Sequence[float]) -> list[bool]:
-    """Returns for each row if a wide ruled line is between it and the next row."""
-    below = []
-    for row, after in pairwise(rows):
-        low, high = row.last, after.first - 0.3 * after.size
-        below.append(bisect_right(ys, high) > bisect_right(ys, low))
-    return [*below, False]
-
-
 def _merged_rows(
-    rows: Sequence[_TableRow],
+    rows: Sequence[TableRow],
     gutters: Sequence[tuple[float, float]],
     lines: Sequence[bool],
     *,
@@ -656,8 +427,8 @@ def _merged_rows(
     """
     grid = [_cells(row, gutters) for row in rows]
     cells = [[_text(cell) for cell in row] for row in grid]
-    names = _named_rows(grid, lines)
-    groups = _groups(rows, cells, lines, names, are_cells=are_cells)
+    names = named_rows(grid, lines)
+    groups = row_groups(rows, cells, lines, names, are_cells=are_cells)
     header_count: int | None
     if names:
         header_count = sum(group[0] < names for group in groups)
@@ -680,156 +451,13 @@ def _joined_cells(cells: Sequence[Sequence[str]], group: Sequence[int]) -> list[
     return row
 
 
-def _named_rows(grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]) -> int:
-    """Returns how many lines at the top are the header for certain: 0 if that is not known."""
-    bold = 0
-    for row in grid:
-        words = [word for cell in row for word in cell]
-        if not words or not all(word.font.is_bold for word in words):
-            break
-        bold += 1
-    if 0 < bold <= _MAX_HEADER_LINES and bold < len(grid):
-        return bold
-    ruled = sum(lines)
-    first = lines.index(True) + 1 if ruled else 0
-    if 0 < first <= _MAX_HEADER_ROWS and first < len(grid):
-        return first
-    return 0
-
-
-def _groups(
-    rows: Sequence[_TableRow],
-    cells: Sequence[Sequence[str]],
-    lines: Sequence[bool],
-    names: int,
-    *,
-    are_cells: bool,
-) -> list[list[int]]:
-    """Returns the lines of each row of the table.
-
-    Ruled lines below cells divide the rows. Lines across the table may also divide groups of rows.
-
-    Lines of one column that are as close as the lines of a cell are in one row, if other lines are
-    farther apart. Otherwise the texts decide.
-    """
-    count = len(rows)
-    least = 0.0 if are_cells else 0.5 * (_row_estimate(cells) - 1)
-    if sum(lines) >= max(2, least):
-        return _split([not line for line in lines[:-1]], cells)
-    links = [False] * (count - 1)
-    limit = _cell_pitch(rows, cells)
-    if limit is None:
-        above = cells[0]
-        for index in range(1, count):
-            pitch = (rows[index].first - rows[index - 1].last) / rows[index].size
-            links[index - 1] = index != names and _continues(above, cells[index], pitch)
-            above = cells[index]
-    else:
-        are_wrapped = _are_close_lines_wrapped(rows, cells, limit)
-        for column in range(len(cells[0])):
-            filled = [index for index in range(count) if cells[index][column]]
-            for upper, lower in pairwise(filled):
-                distance = (rows[lower].first - rows[upper].last) / rows[upper].size
-                if distance <= limit and (
-                    _may_be_one_cell(cells[upper], cells[lower], column, are_wrapped=are_wrapped)
-                ):
-                    links[upper:lower] = [True] * (lower - upper)
-    if names:
-        links[names - 1] = False
-    return _split(links, cells)
-
-
-def _row_estimate(cells: Sequence[Sequence[str]]) -> int:
-    """Returns the number of lines with a text in the column that has most texts."""
-    return max(sum(bool(text) for text in column) for column in zip(*cells, strict=True))
-
-
-def _may_be_one_cell(
-    above: Sequence[str], below: Sequence[str], column: int, *, are_wrapped: bool
-) -> bool:
-    """Returns True if the texts of two close lines in a column may be in one cell.
-
-    Two lines with texts in the same columns are two rows, unless close lines are wrapped cells and
-    no text of the upper line ends a sentence.
-    """
-    if _is_number(above[column]) or _is_number(below[column]):
-        return False
-    if not _are_alike(above, below):
-        return True
-    return are_wrapped and not any(text and text[-1] in _SENTENCE_ENDS for text in above)
-
-
-def _are_alike(above: Sequence[str], below: Sequence[str]) -> bool:
-    """Returns True if two lines have texts in the same columns, as two rows of a table have."""
-    same = [bool(text) for text in above] == [bool(text) for text in below]
-    return same and sum(map(bool, above)) >= 2 and bool(above[0])
-
-
-def _are_close_lines_wrapped(
-    rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], limit: float
-) -> bool:
-    """Returns True if nearly all lines that are close to the line above have fewer texts than it.
-
-    Then space divides the rows of the table, and all cells of a row may be wrapped. In other tables
-    space divides groups of rows.
-    """
-    alike = wrapped = 0
-    for index in range(1, len(rows)):
-        if (rows[index].first - rows[index - 1].last) / rows[index].size > limit:
-            continue
-        if _are_alike(cells[index - 1], cells[index]):
-            alike += 1
-        else:
-            wrapped += 1
-    return wrapped >= _MIN_WRAPPED * alike
-
-
-def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> float | None:
-    """Returns how far apart the lines of one cell are at most, in font sizes.
-
-    Returns None if the distances of lines do not show which of them are in one cell.
-    """
-    distances = []
-    for column in range(len(cells[0])):
-        distances += [
-            (rows[index + 1].first - rows[index].last) / rows[index].size
-            for index in range(len(rows) - 1)
-            if cells[index][column] and cells[index + 1][column]
-        ]
-    distances = sorted(distance for distance in distances if distance >= _MIN_PITCH)
-    if not distances or distances[0] > _MAX_LEADING * 1.2:
-        return None
-    limit = 1.1 * distances[0]
-    larger = [distance for distance in distances if distance > 1.15 * distances[0]]
-    return limit if len(larger) >= 2 else None
-
-
-def _split(links: Sequence[bool], cells: Sequence[Sequence[str]]) -> list[list[int]]:
-    """Returns the lines in groups. A group with two numbers in one column is not one row."""
-    groups = [[0]]
-    for index, link in enumerate(links, start=1):
-        if link:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    result = []
-    for group in groups:
-        columns = zip(*(cells[index] for index in group), strict=True)
-        numbers = (sum(map(_is_number, column)) for column in columns)
-        if len(group) > 1 and max(numbers) > 1:
-            result += [[index] for index in group]
-        else:
-            result.append(group)
-    return result
-
-
 def _rows_before_numbers(cells: Sequence[Sequence[str]]) -> int | None:
     """Returns the number of rows above the first row of numbers.
 
     Returns None if few cells are numbers.
     """
     numbers = [
-        sum(_is_number(text) and not _YEAR.fullmatch(text) for text in row[1:]) for row in cells
+        sum(is_number(text) and not _YEAR.fullmatch(text) for text in row[1:]) for row in cells
     ]
     filled = [sum(map(bool, row[1:])) for row in cells]
     if not sum(filled) or sum(numbers) < 0.4 * sum(filled):
@@ -838,7 +466,7 @@ def _rows_before_numbers(cells: Sequence[Sequence[str]]) -> int | None:
     # Rows with only a first cell after the names are headings inside the table.
     while count > 1 and not filled[count - 1]:
         count -= 1
-    return count if count <= _MAX_HEADER_ROWS else None
+    return count if count <= MAX_HEADER_ROWS else None
 
 
 def _begins_with_values(
@@ -900,7 +528,7 @@ def _with_spans(
             ]
             distance, text = min(near, default=(1.0, ""))
             reach = (
-                0.75 * (edges[2 * at + 1] - edges[2 * at] + _PIECE_GAP * 10)
+                0.75 * (edges[2 * at + 1] - edges[2 * at] + PIECE_GAP * 10)
                 if is_above and at
                 else 0.0
             )
@@ -933,24 +561,3 @@ def _joined_header(rows: list[list[str]], count: int) -> tuple[list[list[str]], 
         else:
             header[-1] = [joined(above, text) for above, text in zip(header[-1], row, strict=True)]
     return header + rows[count:], len(header)
-
-
-def _continues(above: Sequence[str], row: Sequence[str], pitch: float) -> bool:
-    """Returns True if a row continues the wrapped cells of the row above.
-
-    All rows are equally far apart, so only their texts can show it.
-    """
-    filled = [index for index, text in enumerate(row) if text]
-    if not filled or pitch > _MAX_LEADING:
-        return False
-    if any(_is_number(row[index]) for index in filled):
-        # Only the numbers of the row itself may follow a label that is wrapped over two lines.
-        return bool(row[0]) and row[0][0].islower() and not any(above[1:])
-    if row[0]:
-        is_open = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
-        return bool(above[0]) and is_open and len(filled) == 1
-    if not all(above[index] for index in filled):
-        return False
-    return len(filled) == 1 or all(
-        row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled
-    )

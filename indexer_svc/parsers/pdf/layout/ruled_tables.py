@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from indexer_svc.parsers.pdf.layout.aligned_tables import NUMBER
 from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text, rows_of
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
+from indexer_svc.parsers.pdf.layout.row_pieces import NUMBER
 from indexer_svc.parsers.pdf.layout.tables import PdfTable, cell_text
 from indexer_svc.parsers.pdf.layout.words import Word
 from indexer_svc.parsers.pdf.page_content import RuledLine
