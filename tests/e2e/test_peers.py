@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.load import h2load
 from benchmarks.peers.corpora import Corpus, Question, evaluation
 from benchmarks.peers.driver import Plan, Run
 from benchmarks.peers.hrag_itself import Context, Hybrid, InProcess, OverGrpc
 from benchmarks.peers.peer import FillsBudget, Query, Text
+from benchmarks.peers.scale.limits import Limits
+from benchmarks.peers.servers import comparison as servers
 from benchmarks.peers.session import PeerFailed, Session
 from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
 from hrag.models.embedding.hashing import HashEmbedder
@@ -90,6 +93,23 @@ def test_a_run_measures_installed_peers_and_reports_missing_peers(tmp_path, caps
     assert len(scores) == 4
     assert {score["lost"] for score in scores} == {0}
     assert scores[0]["recall"] == 1.0
+
+
+def test_hrag_is_measured_as_a_server_and_missing_servers_are_reported(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("benchmarks.peers.registry.PEERS_PYTHON", tmp_path / "nowhere")
+    plan = servers.Plan(["hrag", "redis"], leaves=300, rounds=1, seconds=1, limits=Limits(60, 4e9))
+    results = servers.Comparison(plan)()
+    assert "not installed" in results.servers["redis"].failed
+    assert "SKIPPED Redis Stack" in capsys.readouterr().out
+    if h2load.is_installed():
+        (measured,) = results.servers["hrag"].rounds
+        assert measured["calls"] > 0
+        assert measured["server_ms"] > 0
+        assert results.servers["hrag"].costs["recall"] > 0.95
+    else:
+        assert h2load.MISSING in results.servers["hrag"].failed
 
 
 def test_a_worker_that_ends_reports_why(tmp_path):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.driver import alternating
+from benchmarks.peers.registry import Entry
 from benchmarks.peers.scale.corpus_writer import write_corpus
 from benchmarks.peers.scale.limits import Limits, within
 from benchmarks.peers.scale.peer import SCALE_PEERS
@@ -87,7 +88,7 @@ class Comparison:
     def __call__(self) -> Results:
         """Runs everything and returns the figures."""
         for leaf_count in self._plan.sizes:
-            with _folder() as folder:
+            with temporary_folder() as folder:
                 corpus = folder / "corpus"
                 corpus.mkdir()
                 size = Size(write_corpus(corpus, leaf_count))
@@ -114,7 +115,9 @@ class Comparison:
                 peer.attempt(peer.save)
 
     def _index(self, peer: "_Peer", folder: Path, stack: ExitStack) -> None:
-        peer.session = stack.enter_context(_session(peer.name, folder))
+        peer.session = stack.enter_context(
+            session_of(SCALE_PEERS[peer.name], _WORKER, peer.name, folder)
+        )
         self._results.versions.update(peer.session.call("versions"))
         peer.index(folder / "corpus")
         print(f"indexed: {peer.name}", flush=True)
@@ -174,23 +177,21 @@ def groups(names: Sequence[str], leaf_count: int) -> list[list[str]]:
 
 
 @contextmanager
-def _session(name: str, folder: Path) -> Iterator[Session]:
+def session_of(entry: Entry, worker: str, name: str, folder: Path) -> Iterator[Session]:
     """Starts a peer. In the end its files are removed, even if the peer was killed."""
     peer_folder = folder / name
     temporary = peer_folder / "temporary"
     temporary.mkdir(parents=True)
     settings = {"TMPDIR": str(temporary)}
     try:
-        with Session(
-            SCALE_PEERS[name].python, _WORKER, name, peer_folder / "worker", settings
-        ) as session:
+        with Session(entry.python, worker, name, peer_folder / "worker", settings) as session:
             yield session
     finally:
         shutil.rmtree(peer_folder, ignore_errors=True)
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """Yields a temporary folder in which a server that runs as another user can use a folder."""
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder = Path(name)

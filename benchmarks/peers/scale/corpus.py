@@ -60,6 +60,11 @@ class SeededCorpus:
             Query(f"question-{number}", row, row.tolist()) for number, row in enumerate(rows)
         ]
 
+    @property
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+        return int(self._vectors.shape[1])
+
     def query_vectors(self) -> Vectors:
         """Returns the vectors of all queries, for libraries that look them up by text."""
         texts = [query.text for query in self.queries]

@@ -19,7 +19,7 @@ _LEAVES_PER_TOPIC = 100
 _ROWS_AT_ONCE = 50_000
 
 
-def write_corpus(folder: Path, leaf_count: int) -> int:
+def write_corpus(folder: Path, leaf_count: int, dimension: int = DIMENSION) -> int:
     """Writes a corpus of at least `leaf_count` leaves; returns the count of its leaves."""
     bodies = seeded.bodies(_LEAVES_EACH)
     documents = range(len(seeded.first_rows(leaf_count, _LEAVES_EACH)))
@@ -27,7 +27,7 @@ def write_corpus(folder: Path, leaf_count: int) -> int:
     _write_texts(folder, documents)
     trees = [np.frombuffer(body.tree.to_bytes(), np.uint8) for body in bodies]
     np.savez(folder / files.TREES, *trees)
-    vectors = _write_vectors(folder / files.VECTORS, count)
+    vectors = _write_vectors(folder / files.VECTORS, count, dimension)
     queries = seeded.queries_near(vectors, QUERY_COUNT, SEED + 1)
     np.save(folder / files.QUERIES, queries)
     np.save(folder / files.NEAREST, np.array(seeded.nearest_10(vectors, queries)))
@@ -43,11 +43,11 @@ def _write_texts(folder: Path, numbers: range) -> None:
     (folder / files.ABOUT).write_text(json.dumps(about), "utf-8")
 
 
-def _write_vectors(path: Path, count: int) -> NDArray[np.float32]:
+def _write_vectors(path: Path, count: int, dimension: int) -> NDArray[np.float32]:
     """Writes the vectors to a file; returns them, mapped from the file."""
-    written = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIMENSION))
+    written = np.lib.format.open_memmap(path, "w+", np.float32, (count, dimension))
     start = 0
-    for rows in vector_parts(count, _ROWS_AT_ONCE):
+    for rows in vector_parts(count, _ROWS_AT_ONCE, dimension):
         written[start : start + len(rows)] = rows
         start += len(rows)
     written.flush()
@@ -55,10 +55,12 @@ def _write_vectors(path: Path, count: int) -> NDArray[np.float32]:
     return mapped
 
 
-def vector_parts(count: int, rows_at_once: int) -> Iterator[NDArray[np.float32]]:
+def vector_parts(
+    count: int, rows_at_once: int, dimension: int = DIMENSION
+) -> Iterator[NDArray[np.float32]]:
     """Yields `count` clustered unit vectors in parts. All parts share their topics."""
     random = np.random.default_rng(SEED)
-    topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), DIMENSION), np.float32)
+    topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
     for start in range(0, count, rows_at_once):
         rows = min(rows_at_once, count - start)
-        yield seeded.clustered_vectors(rows, DIMENSION, SEED + 2 + start, topics)
+        yield seeded.clustered_vectors(rows, dimension, SEED + 2 + start, topics)

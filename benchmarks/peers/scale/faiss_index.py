@@ -1,15 +1,13 @@
-"""FAISS's HNSW index, which is the same for both libraries that use it."""
+"""FAISS's HNSW index, which is the same for all peers that use it."""
 
 import faiss
 
+from benchmarks.peers.scale.peer import EF_CONSTRUCTION, M
 from benchmarks.peers.vectors import DIMENSION
-
-_M = 16
-_EF_CONSTRUCTION = 200
 
 
 def hnsw(metric: int) -> faiss.IndexHNSWFlat:
     """Returns an empty index. `metric` is `faiss.METRIC_L2` or `faiss.METRIC_INNER_PRODUCT`."""
-    index = faiss.IndexHNSWFlat(DIMENSION, _M, metric)
-    index.hnsw.efConstruction = _EF_CONSTRUCTION
+    index = faiss.IndexHNSWFlat(DIMENSION, M, metric)
+    index.hnsw.efConstruction = EF_CONSTRUCTION
     return index

@@ -24,7 +24,6 @@ from benchmarks.peers.peer import Query
 from benchmarks.peers.scale.corpus import CutText, SeededCorpus
 from benchmarks.peers.scale.peer import CANDIDATES, AutomaticEf, Library, Search
 from benchmarks.peers.timing import timed
-from benchmarks.peers.vectors import DIMENSION
 from hrag.client import Client
 from hrag.engine import PreparedDocument
 from hrag.types import Retrieval, SearchMode
@@ -46,7 +45,7 @@ class InProcessLeaves(AutomaticEf, Library, InProcess):
     def _build(self, corpus: SeededCorpus) -> None:
         _fill(self._folder, corpus)
         reader = self._open.enter_context(reading(self._folder))
-        self._search = search_over(reader, DIMENSION)
+        self._search = search_over(reader, corpus.dimension)
 
     def nearest(self, query: Query) -> list[int]:
         result = self._search(leaves_query(query.vector, CANDIDATES), NEVER)
@@ -88,7 +87,7 @@ def _fill(folder: Path, corpus: SeededCorpus) -> None:
     documents = iter(corpus)
     with engine(folder) as opened:
         writer = opened.writer()
-        collection = create_collection(writer, DIMENSION)
+        collection = create_collection(writer, corpus.dimension)
         while group := list(islice(documents, _DOCUMENTS_AT_ONCE)):
             writer.put_many([(collection, document) for document in _prepared(group)])
     with engine(folder) as opened:

@@ -13,6 +13,10 @@ LIMIT = 5  # The default of hrag.
 EFS = (50, 100, 200, 400, 800)
 """The values of `ef` from which a peer's value is chosen. pgvector allows at most 1,000."""
 
+# The parameters by which libraries build their HNSW graphs.
+M = 16
+EF_CONSTRUCTION = 200
+
 Search = Callable[[Query, int, int], list[FoundPassage]]
 """Returns passages. The arguments are the query, the candidates and the maximum of passages."""
 
@@ -78,4 +82,7 @@ SCALE_PEERS = {
     "llama-index": Entry(
         "LlamaIndex + FAISS HNSW", "scale.llama_index:LlamaIndexLeaves", LLAMA_INDEX
     ),
+    "faiss": Entry("FAISS HNSW", "scale.faiss_itself:FaissLeaves", ("faiss-cpu",)),
+    # hrag requires hnswlib, so it is installed with hrag.
+    "hnswlib": Entry("hnswlib", "scale.hnswlib_itself:HnswlibLeaves"),
 }

@@ -19,10 +19,9 @@ from benchmarks.peers.pgvector import PgVector, Rows, connected
 from benchmarks.peers.scale.corpus import SeededCorpus
 from benchmarks.peers.scale.peer import CANDIDATES, EFS, Search
 from benchmarks.peers.timing import timed
-from benchmarks.peers.vectors import DIMENSION
 
-# A leaf takes the bytes of its vector, and less than 1,024 bytes for its neighbours.
-_GRAPH_BYTES_PER_LEAF = 4 * DIMENSION + 1024
+# A leaf takes the bytes of its vector, and less than this for its neighbours.
+_LINK_BYTES_PER_LEAF = 1024
 # PostgreSQL's default.
 _MIN_MEMORY_KB = 64 * 1024
 _NEAREST = """
@@ -43,7 +42,7 @@ class PgVectorLeaves(PgVector):
         self._ef = EFS[0]
 
     def index_leaves(self, corpus: SeededCorpus) -> float:
-        graph_kb = len(corpus) * _GRAPH_BYTES_PER_LEAF // 1024
+        graph_kb = len(corpus) * (4 * corpus.dimension + _LINK_BYTES_PER_LEAF) // 1024
         memory_kb = max(_MIN_MEMORY_KB, graph_kb)
         self._connection.execute(f"SET maintenance_work_mem = '{memory_kb}kB'")
         seconds, _ = timed(lambda: self._fill(_parents(corpus), _leaves(corpus)))

@@ -16,7 +16,10 @@ from benchmarks.peers.scale.comparison import Figures, Searched, Size, groups
 from benchmarks.peers.scale.corpus import SeededCorpus
 from benchmarks.peers.scale.corpus_writer import vector_parts, write_corpus
 from benchmarks.peers.scale.effort import least_ef, recall_at_10
+from benchmarks.peers.scale.hnswlib_itself import HnswlibLeaves
+from benchmarks.peers.scale.leaves import leaves_with_parents
 from benchmarks.peers.scale.limits import Limits, Watch
+from benchmarks.peers.scale.peer import CANDIDATES, LIMIT
 from benchmarks.peers.scale.tables import table
 from benchmarks.peers.vectors import DIMENSION
 
@@ -40,6 +43,29 @@ def test_a_written_corpus_is_read_unchanged(tmp_path):
         assert set(nearest) == set(np.argsort(vectors @ query.vector)[-10:])
     row = corpus.query_vectors().rows_of([corpus.queries[3].text])[0]
     assert np.array_equal(row, corpus.queries[3].vector)
+    assert corpus.dimension == DIMENSION
+
+
+@pytest.mark.slow
+def test_an_index_alone_returns_the_text_of_the_nearest_leaves_parents(tmp_path):
+    write_corpus(tmp_path, 300)
+    corpus = SeededCorpus(tmp_path)
+    leaves = list(leaves_with_parents(corpus))
+    assert [leaf.row for leaf in leaves] == list(range(len(corpus)))
+    stored = tmp_path / "stored"
+    stored.mkdir()
+    peer = HnswlibLeaves(stored)
+    assert peer.index_leaves(corpus) > 0
+    peer.set_ef(50)
+    query = corpus.queries[0]
+    nearest = peer.nearest(query)
+    assert len(set(nearest) & set(corpus.nearest[0])) >= 9
+    first, *others = peer.search(query, CANDIDATES, LIMIT)
+    assert first == leaves[nearest[0]].passage
+    assert first not in others
+    assert len(others) == LIMIT - 1
+    peer.save()
+    assert peer.stored_bytes() > len(corpus) * DIMENSION * 4
 
 
 def test_each_part_of_the_vectors_has_different_vectors():
@@ -47,6 +73,7 @@ def test_each_part_of_the_vectors_has_different_vectors():
     assert (first.shape, second.shape) == ((20, DIMENSION), (10, DIMENSION))
     assert np.allclose(np.linalg.norm(first, axis=1), 1, atol=1e-5)
     assert not np.allclose(first[:10], second)
+    assert [part.shape for part in vector_parts(30, 20, dimension=8)] == [(20, 8), (10, 8)]
 
 
 def test_callers_begin_together_at_different_queries():
