@@ -18,6 +18,7 @@ from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import seed_of
 from hrag.engine.embedded.store.tables import Database, TableTxn, stored_entries
+from hrag.values.filters import Match
 
 _TERMS = "terms"
 
@@ -31,6 +32,12 @@ _FACTOR = 0x9E3779B97F4A7C15
 def field_prefix(collection: int, field: str) -> bytes:
     """Returns the bytes with which the keys of a field's terms begin, in one collection."""
     return schema.u32(collection) + filter_terms.field_prefix(field)
+
+
+def matching_terms(collection: int, match: Match) -> set[bytes]:
+    """Returns the keys of the terms in a collection whose documents pass `match`."""
+    prefix = schema.u32(collection)
+    return {prefix + term for term in filter_terms.matching_terms(match)}
 
 
 def term_seed(term: bytes) -> int:
