@@ -100,6 +100,7 @@ def _for_indexer() -> Iterator[Message]:
     yield pb.CreateCollectionRequest(tenant_id=OWN, name="new")
     yield pb.CreateCollectionRequest(tenant_id=OWN, name="newer", settings=levels)
     yield pb.GetCollectionRequest(tenant_id=OWN, name=SUMMARISED)
+    yield pb.ListTenantsRequest(page_size=2, page_token="ZGVmYXVsdA==")
     yield pb.ListCollectionsRequest(tenant_id=OWN, page_size=2, page_token="ZGVmYXVsdA==")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="new")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="default")
