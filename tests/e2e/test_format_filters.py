@@ -1,10 +1,14 @@
 """Every call that takes a filter asks for documents by MIME type and by format."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from hrag.cli.app import app
+from hrag.cli.terminal import ExitCode
 from hrag.client import Client
 from hrag.errors import InvalidArgument
 from hrag.filters import Filter, Match, NoneOf
@@ -52,6 +56,29 @@ def test_every_call_finds_documents_by_their_format(client: Client, tenant: str)
     assert client.get_document(tenant, "named", filter=MARKDOWN).mime_type == "text/markdown"
     client.delete_documents(tenant, filter=MARKDOWN)
     assert client.count_documents(tenant).documents == 2
+
+
+def test_the_command_line_finds_documents_by_their_format(
+    services, client: Client, tenant: str
+) -> None:
+    env = {
+        "NO_COLOR": "1",
+        "HRAG_INDEXER_ADDRESS": services.indexer.address,
+        "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
+    }
+
+    def hrag(*arguments: str) -> Any:
+        return CliRunner().invoke(app, [*arguments, "--tenant", tenant], env=env)
+
+    found = hrag("documents", "--where", 'format=["md","csv"]', "--where", "format!=csv")
+    assert [line.split("\t")[0] for line in found.stdout.splitlines()[1:]] == ["detected", "named"]
+    found = hrag("search", "dogs", "--filter", "mime_type=text/csv", "--json")
+    assert [part["chunk"]["document_id"] for part in json.loads(found.stdout)["passages"]] == [
+        "csv"
+    ]
+    refused = hrag("count", "--where", "format=A4")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "metadata.format is the key of this name" in " ".join(refused.stderr.split())
 
 
 def _calls(client: Client) -> tuple[Callable[..., object], ...]:
