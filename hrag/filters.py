@@ -5,11 +5,13 @@ The module exports the public names of `hrag.values.filters`.
 
 from hrag.values.filters import (
     DOCUMENT_ID,
+    FORMAT,
     MAX_FILTER_CONDITIONS,
     MAX_FILTER_DEPTH,
     MAX_FILTER_RANGES,
     MAX_FILTER_TERMS,
     METADATA,
+    MIME_TYPE,
     SOURCE,
     TITLE,
     AllOf,
@@ -29,11 +31,13 @@ from hrag.values.filters import (
 
 __all__ = [
     "DOCUMENT_ID",
+    "FORMAT",
     "MAX_FILTER_CONDITIONS",
     "MAX_FILTER_DEPTH",
     "MAX_FILTER_RANGES",
     "MAX_FILTER_TERMS",
     "METADATA",
+    "MIME_TYPE",
     "SOURCE",
     "TITLE",
     "AllOf",

@@ -94,6 +94,7 @@ from hrag.values.limits import (
     MIN_CHUNK_TOKENS,
     check_batch,
 )
+from hrag.values.quotas import Tenant, TenantUsage
 from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from hrag.values.search import (
     Aggregation,
@@ -225,6 +226,8 @@ __all__ = [
     "StoreTotals",
     "SummaryScope",
     "SummaryUnit",
+    "Tenant",
+    "TenantUsage",
     "TermSpan",
     "Timings",
     "TreeSettings",

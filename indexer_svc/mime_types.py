@@ -14,6 +14,7 @@ from hrag.values.formats import (
     UNKNOWN_TYPES,
     Format,
     format_of,
+    plain_mime_type,
 )
 from hrag.values.ids import quoted
 from indexer_svc.file_format import REFUSED_TYPES, detect
@@ -41,7 +42,7 @@ def resolve_mime_type(document: Document) -> str:
     are plain text. Raises InvalidArgument for a type that is unknown or does not fit the body, and
     UnreadableDocument for bytes of no format that is read.
     """
-    mime_type = document.mime_type.partition(";")[0].strip().lower()
+    mime_type = plain_mime_type(document.mime_type)
     if mime_type in UNKNOWN_TYPES:
         if isinstance(document.body, bytes):
             return detect(document.body, document.source or document.document_id)

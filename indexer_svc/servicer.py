@@ -49,6 +49,12 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self._pages = pages
         self._stopping = stopping
 
+    def ListTenants(
+        self, request: pb.ListTenantsRequest, context: grpc.ServicerContext
+    ) -> pb.ListTenantsResponse:
+        listing = self._catalog.tenants(request.page_size, request.page_token, deadline_of(context))
+        return indexer.tenants_response(listing)
+
     def CreateCollection(
         self, request: pb.CreateCollectionRequest, context: grpc.ServicerContext
     ) -> pb.CreateCollectionResponse:

@@ -24,6 +24,7 @@ from hrag.values.documents import (
 from hrag.values.errors import CollectionNotFound, InvalidArgument
 from hrag.values.filters import Filter, check_filter
 from hrag.values.limits import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from hrag.values.quotas import Tenant
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus
 from hrag.values.tree import ParsedText
@@ -44,6 +45,16 @@ class StoredCatalog:
         """Uses the store of `writer`. `reply` limits the size of each reply, in bytes."""
         self._writer = writer
         self._reply = reply
+
+    def tenants(
+        self, page_size: int, page_token: str, deadline: Deadline = NEVER
+    ) -> Listing[Tenant]:
+        """Returns one page of the tenants that have a collection, in order of id.
+
+        A `page_size` of 0 means DEFAULT_PAGE_SIZE.
+        """
+        page = _checked_page_size(page_size), _decode_page_token(page_token)
+        return _with_opaque_token(self._writer.tenants(*page, deadline))
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         """Returns the collection that has this name or alias."""
@@ -245,7 +256,7 @@ def _with_opaque_token(listing: Listing[Item]) -> Listing[Item]:
 
 
 def _decode_page_token(page_token: str) -> str:
-    """Returns the collection name or document id after which a page of a listing begins.
+    """Returns the tenant id, collection name or document id after which a page begins.
 
     `page_token` is a token that `_with_opaque_token` has encoded. For the first page, `page_token`
     and the returned name or id are empty.

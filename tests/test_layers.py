@@ -127,6 +127,7 @@ PARTS = {
             "migrate",
             "serve",
             "status",
+            "tenants",
         ),
         ("export",),
         ("original",),

@@ -42,6 +42,7 @@ from hrag.cli.search import answer, search
 from hrag.cli.serve import gateway, serve
 from hrag.cli.status import health, status
 from hrag.cli.store import CANNOT_CHECK, backup, check, migrate_schema, reindex, restore, vacuum
+from hrag.cli.tenants import tenants
 from hrag.cli.terminal import ExitCode, Failure, exit_code_of, show_error, show_json_error
 from hrag.cli.tree import tree
 from hrag.values.errors import HragError
@@ -200,7 +201,7 @@ app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
     *(serve, gateway, ingest, read, search, answer, chat),
     *(documents, count, get, original, tree, delete, export),
-    *(status, health, mcp, reembed),
+    *(status, health, tenants, mcp, reembed),
     *(check, backup, restore, vacuum, reindex, migrate, demo, compare),
 )
 _SERVER_COMMANDS = (serve, read, check, backup, restore, vacuum, reindex, migrate, demo, compare)

@@ -16,10 +16,8 @@ from typing import Any, NoReturn
 import typer
 
 from hrag.values.filters import (
-    DOCUMENT_ID,
+    DOCUMENT_FIELDS,
     METADATA,
-    SOURCE,
-    TITLE,
     AllOf,
     Bound,
     Exists,
@@ -28,12 +26,13 @@ from hrag.values.filters import (
     Match,
     NoneOf,
     Range,
+    field_named,
     timestamp_of,
 )
 
 _FILTER_SYNTAX = (
     "KEY=VALUE, KEY!=VALUE, KEY>=VALUE (also >, <=, <), KEY "
-    "(is present) or !KEY (is absent). KEY is document_id, title, source or a metadata key. "
+    f"(is present) or !KEY (is absent). KEY is {', '.join(DOCUMENT_FIELDS)} or a metadata key. "
     'VALUE is a number, true, false, a date or text. Put a text in "double quotes" if it '
     'looks like a number, true, false or a date; ["a","b"] matches a or b. Repeat the option to '
     "combine conditions: all must match."
@@ -51,7 +50,6 @@ META_OPTION = "--meta"
 _FILTER_SIGN = re.compile(r"!=|>=|<=|=|>|<")
 _BOUND_NAMES = {">=": "at_least", ">": "above", "<=": "at_most", "<": "below"}
 _SHOWN_CHARS = 120
-_TEXT_FIELDS = (DOCUMENT_ID, TITLE, SOURCE)
 
 
 class Malformed(ValueError):
@@ -99,7 +97,7 @@ def _parse_condition(text: str) -> Filter:
         )
     if sign in _BOUND_NAMES:
         return Range(field, **{_BOUND_NAMES[sign]: _parse_bound(text, start)})
-    match = Match(field, _parse_filter_values(text, start, is_text=field in _TEXT_FIELDS))
+    match = Match(field, _parse_filter_values(text, start, is_text=field in DOCUMENT_FIELDS))
     return NoneOf((match,)) if sign == "!=" else match
 
 
@@ -112,8 +110,8 @@ def _parse_presence(text: str) -> Filter:
 def _filter_field(key: str, start: int) -> str:
     """Returns the filter field for a key of a condition: for `year`, this is `metadata.year`.
 
-    The keys `document_id`, `title` and `source` are fields themselves. `start` is the position of
-    `key` in the condition. Raises Malformed if `key` is empty or contains ! or a quotation mark.
+    `start` is the position of `key` in the condition. Raises Malformed if `key` is empty or
+    contains ! or a quotation mark.
     """
     forbidden = re.search(r"[!\"]", key)
     if forbidden is not None:
@@ -125,10 +123,10 @@ def _filter_field(key: str, start: int) -> str:
     key = key.strip()
     if key in ("", METADATA):
         raise Malformed(
-            "a key is missing: it must be document_id, title, source or a metadata key",
+            f"a key is missing: it must be {', '.join(DOCUMENT_FIELDS)} or a metadata key",
             start + len(key),
         )
-    return key if key in _TEXT_FIELDS or key.startswith(METADATA) else METADATA + key
+    return field_named(key)
 
 
 def _parse_filter_values(text: str, start: int, *, is_text: bool) -> tuple[FilterValue, ...]:

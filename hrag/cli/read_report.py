@@ -59,7 +59,7 @@ def report_text(report: ReadReport) -> str:
     text on 3 of 12 pages: 2-4`.
     """
     known = format_of(report.mime_type)
-    parts = [known.extensions[0].removeprefix(".") if known else report.mime_type]
+    parts = [known.name if known else report.mime_type]
     if report.encoding not in ("", UTF_8):
         parts.append(f"read as {report.encoding}")
     for count, name in (

@@ -45,6 +45,7 @@ from hrag.values.documents import (
 )
 from hrag.values.errors import DocumentChanged, HragError, InvalidArgument, ServiceUnavailable
 from hrag.values.filters import Filter
+from hrag.values.quotas import Tenant
 from hrag.values.search import SearchQuery, SearchResult
 from hrag.values.status import IndexStatus, ServerInfo
 from hrag.wire import answers, common, filters, indexer, retriever
@@ -62,6 +63,7 @@ _TEXT_RANGE = "text_range"
 
 _RETRIED = {
     "hrag.v1.IndexerService": (
+        "ListTenants",
         "GetCollection",
         "ReembedCollection",
         "ListCollections",
@@ -186,6 +188,14 @@ def get_collection(tenant_id: str, name: str) -> ClientCall[Collection]:
 
 def _read_collection(response: Any) -> Collection:
     return common.collection_from(response.collection)
+
+
+def list_tenants(page_size: int, page_token: str) -> ClientCall[Listing[Tenant]]:
+    """Builds the call ListTenants, whose result is one page of tenants."""
+    request = common.built(
+        indexer_pb2.ListTenantsRequest, page_size=page_size, page_token=page_token
+    )
+    return ClientCall("indexer", "ListTenants", request, indexer.tenants_from)
 
 
 def list_collections(

@@ -29,6 +29,7 @@ from hrag.values.errors import InvalidArgument
 from hrag.values.filters import Filter
 from hrag.values.ids import quoted
 from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.quotas import Tenant
 from hrag.values.status import IndexStatus
 
 _NO_SETTINGS = SettingsRequest()
@@ -63,6 +64,16 @@ class Catalog(ABC):
             except InvalidArgument as error:
                 part = part.after(error)
         return part
+
+    def list_tenants(
+        self, *, page_size: int = 0, page_token: str = "", timeout_s: float | None = None
+    ) -> Listing[Tenant]:
+        """Returns one page of the tenants that have a collection, ordered by id, with their usage.
+
+        `page_size` and `page_token` are as in `list_collections`. Raises PermissionDenied unless
+        the credential has the role admin for all tenants, or the service needs no credential.
+        """
+        return self._run(calls.list_tenants(page_size, page_token), timeout_s)
 
     def create_collection(
         self,

@@ -42,7 +42,7 @@ from hrag.values.documents import (
 from hrag.values.errors import HragError
 from hrag.values.filters import Filter
 from hrag.values.ids import ChunkId
-from hrag.values.quotas import QuotaOf, unlimited
+from hrag.values.quotas import QuotaOf, Tenant, unlimited
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, ReaderStatus, StoreTotals
 from hrag.values.tree import ParsedText
@@ -306,6 +306,15 @@ class Writer(Protocol):
         """Returns the size and the state of a collection, and the usage of its tenant.
 
         Raises CollectionNotFound.
+        """
+
+    def tenants(
+        self, page_size: int, page_token: str, deadline: Deadline = NEVER
+    ) -> Listing[Tenant]:
+        """Returns one page of at most `page_size` tenants that have a collection, ordered by id.
+
+        The page begins after the id `page_token`. The cost grows with the number of collections of
+        these tenants. Raises DeadlineExceeded or Cancelled.
         """
 
     def totals(self) -> StoreTotals:

@@ -26,14 +26,13 @@ from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
 from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import InvalidArgument
+from hrag.values.filters import field_named
 from hrag.values.ids import quoted
 
 _SEARCH = method_named("Search")
 _BEARER = re.compile(r"(?i)bearer +\S+ *")
 # Dify's error codes.
 _NO_BEARER, _REFUSED, _NO_KNOWLEDGE = 1001, 1002, 2001
-# In a condition, these names are fields of a document; other names are keys of its metadata.
-_DOCUMENT_FIELDS = ("document_id", "title", "source")
 _LOGIC = {"and": "allOf", "or": "anyOf"}
 _BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
 _TIMES = {"after": "above", "before": "below"}
@@ -161,15 +160,11 @@ def _condition(value: Any, path: str) -> dict[str, Any]:
     condition = _object(value, path, _CONDITION)
     name_or_names = condition.get("name")
     names = name_or_names if isinstance(name_or_names, list) else [name_or_names]
-    fields = [_field(name) for name in names if isinstance(name, str) and name]
+    fields = [field_named(name) for name in names if isinstance(name, str) and name]
     if not fields or len(fields) < len(names):
         raise _invalid(f"{path}.name", "must be the name of a field, or an array of names")
     filters = [_comparison(field, condition, path) for field in fields]
     return filters[0] if len(filters) == 1 else {"anyOf": {"filters": filters}}
-
-
-def _field(name: str) -> str:
-    return name if name in _DOCUMENT_FIELDS else f"metadata.{name}"
 
 
 def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str, Any]:

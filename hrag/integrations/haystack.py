@@ -259,7 +259,8 @@ def _field(key: object, path: str) -> str:
     filter by.
     """
     if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
-        raise _invalid(path, key, "meta.<key>: hrag filters by metadata, title, source and id")
+        allowed = "meta.<key>: hrag filters by metadata, id, title, source and format"
+        raise _invalid(path, key, allowed)
     return native_filters.field_of(key.removeprefix(_META), path)
 
 

@@ -13,10 +13,8 @@ from datetime import datetime
 
 from hrag.values.errors import InvalidArgument
 from hrag.values.filters import (
-    DOCUMENT_ID,
+    DOCUMENT_FIELDS,
     METADATA,
-    SOURCE,
-    TITLE,
     AllOf,
     AnyOf,
     Bound,
@@ -26,6 +24,7 @@ from hrag.values.filters import (
     Match,
     NoneOf,
     Range,
+    field_named,
     timestamp_of,
 )
 from hrag.values.ids import quoted
@@ -43,16 +42,16 @@ _PASSAGE_KEYS = (
 def field_of(key: str, path: str) -> str:
     """Returns the name of the field in hrag's filters for a key in a framework's filter.
 
-    `key` is a key of the dictionary that `citation` returns, or a key of a document's metadata.
+    `key` is the name of a field of documents, or a key of a document's metadata; see `field_named`.
     Raises InvalidArgument for a key that describes a passage, because filters apply to documents.
     """
     if key in _PASSAGE_KEYS:
         raise InvalidArgument(
             f"{path} is {key!r}, which describes a passage; filters apply to documents: filter "
-            "by document_id, title, source or a key of the document's metadata",
+            f"by {', '.join(DOCUMENT_FIELDS)} or a key of the document's metadata",
             field=path,
         )
-    return key if key in (DOCUMENT_ID, TITLE, SOURCE) else METADATA + key
+    return field_named(key)
 
 
 def condition(field: str, operator: object, value: object, path: str) -> Filter:

@@ -1,9 +1,10 @@
 """Filters: conditions on the documents whose passages a search may return.
 
-A filter is a tree of conditions on a document's fields. A field is `document_id`, `title`, `source`
-or `metadata.<key>`. The keys of nested objects are joined by dots: `metadata.author.name`. If a
-metadata value is a list, each of its elements is a value of the field. Text is compared exactly. A
-text that is an ISO 8601 date or time is also a timestamp.
+A filter is a tree of conditions on a document's fields. A field is `document_id`, `title`,
+`source`, `mime_type`, `format` or `metadata.<key>`. The keys of nested objects are joined by dots:
+`metadata.author.name`. If a metadata value is a list, each of its elements is a value of the field.
+Text is compared exactly. A text that is an ISO 8601 date or time is also a timestamp. `mime_type`
+and `format` are two names for the format of a document, so their values must name known formats.
 
 Creating a filter raises InvalidArgument if `filters` or `values` is not a tuple or a list.
 `check_filter` checks everything else.
@@ -19,6 +20,7 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from hrag.values.errors import InvalidArgument, TooLarge
+from hrag.values.formats import FORMATS, Format, format_named, format_of, plain_mime_type
 from hrag.values.ids import quoted
 
 MAX_FILTER_DEPTH = 16
@@ -35,7 +37,13 @@ MAX_FILTER_RANGES = 32
 DOCUMENT_ID = "document_id"
 TITLE = "title"
 SOURCE = "source"
+MIME_TYPE = "mime_type"
+FORMAT = "format"
 METADATA = "metadata."
+DOCUMENT_FIELDS = (DOCUMENT_ID, TITLE, SOURCE, MIME_TYPE, FORMAT)
+"""The fields that are not in the metadata. Their values are texts."""
+FORMAT_FIELDS = (MIME_TYPE, FORMAT)
+"""The fields whose values name the format of a document. Every document has one format."""
 
 FilterValue: TypeAlias = str | float | bool | date
 Bound: TypeAlias = float | date
@@ -84,7 +92,8 @@ class NoneOf:
 class Match:
     """True if the field has one of these values. Values of different types are never equal.
 
-    A date is its midnight in UTC.
+    A date is its midnight in UTC. A value of `mime_type` is a MIME type, and a value of `format` is
+    a name of a format as people use it: an extension such as pdf or markdown, text, or a MIME type.
     """
 
     field: str
@@ -112,7 +121,8 @@ class Range:
 class Exists:
     """True if the field has a value: it is not missing, not null and not an empty list.
 
-    An empty text is a value in metadata, but not in `title` and `source`.
+    An empty text is a value in metadata, but not in `title` and `source`. The field is neither
+    `mime_type` nor `format`, because every document has a format.
     """
 
     field: str
@@ -211,6 +221,20 @@ def size_of(filter: Filter) -> FilterSize:
         else:
             ranges += 1
     return FilterSize(conditions, ranges, conditions + values)
+
+
+def field_named(key: str) -> str:
+    """Returns the field for a key that a person or a framework gives without its prefix.
+
+    The names of `DOCUMENT_FIELDS` are fields themselves, and so is `metadata.<key>`. Any other key
+    is a key of the metadata.
+    """
+    return key if key in DOCUMENT_FIELDS or key.startswith(METADATA) else METADATA + key
+
+
+def format_in(field: str, value: str) -> Format | None:
+    """Returns the format that a value of `mime_type` or `format` names; None if it names none."""
+    return format_of(plain_mime_type(value)) if field == MIME_TYPE else format_named(value)
 
 
 def only_document(filter: Filter, document_id: str) -> Filter:
@@ -316,7 +340,7 @@ def _conditions(filter: Filter, path: str, depth: int) -> Iterator[Match | Range
             _check_range(filter, f"{path}.range")
             yield filter
         case Exists():
-            _check_field(filter.field, f"{path}.exists")
+            _check_exists(filter, f"{path}.exists")
             yield filter
 
 
@@ -334,6 +358,28 @@ def _check_match(match: Match, path: str) -> None:
                 "be a text",
                 field=f"{path}.values",
             )
+        if match.field in FORMAT_FIELDS and format_in(match.field, str(value)) is None:
+            names = (kind.mime_type if match.field == MIME_TYPE else kind.name for kind in FORMATS)
+            raise InvalidArgument(
+                f"{path}.values contains {quoted(str(value))}; {match.field} must be "
+                f"{', '.join(names)}; {_metadata_hint(match.field)}",
+                field=f"{path}.values",
+            )
+
+
+def _metadata_hint(field: str) -> str:
+    """Returns the end of an error message for a caller who means a metadata key of this name."""
+    return f"{METADATA}{field} is the key of this name in the metadata"
+
+
+def _check_exists(exists: Exists, path: str) -> None:
+    _check_field(exists.field, path)
+    if exists.field in FORMAT_FIELDS:
+        raise InvalidArgument(
+            f"{path}.field is {exists.field!r}; every document has one; "
+            f"{_metadata_hint(exists.field)}",
+            field=f"{path}.field",
+        )
 
 
 def _check_range(range_: Range, path: str) -> None:
@@ -370,9 +416,9 @@ def _check_range(range_: Range, path: str) -> None:
 
 
 def _check_field(field: str, path: str) -> None:
-    if field not in (DOCUMENT_ID, TITLE, SOURCE) and not field.startswith(METADATA):
+    if field not in DOCUMENT_FIELDS and not field.startswith(METADATA):
         raise InvalidArgument(
-            f"{path}.field is {quoted(field)}; it must be document_id, title, source "
+            f"{path}.field is {quoted(field)}; it must be {', '.join(DOCUMENT_FIELDS)} "
             "or metadata.<key>",
             field=f"{path}.field",
         )

@@ -64,6 +64,11 @@ class Format:
     is_text: bool = True
     needs_extra: bool = False
 
+    @property
+    def name(self) -> str:
+        """The name by which people know the format: its first extension, without the dot."""
+        return self.extensions[0].removeprefix(".")
+
 
 FORMATS = (
     Format(PLAIN_TEXT, (".txt", ".text")),
@@ -135,6 +140,11 @@ _BY_NAME: Mapping[str, Format] = {
 _BY_EXTENSION: Mapping[str, Format] = {
     extension: format_ for format_ in FORMATS for extension in format_.extensions
 }
+
+
+def plain_mime_type(mime_type: str) -> str:
+    """Returns a MIME type in lower case, without its parameters, as `format_of` needs it."""
+    return mime_type.partition(";")[0].strip().lower()
 
 
 def format_of(mime_type: str) -> Format | None:

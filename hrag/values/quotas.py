@@ -65,3 +65,17 @@ class TenantUsage:
     documents: int = 0
     stored_bytes: int = 0
     quota: Quota = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant that has a collection, as an administrator sees it.
+
+    `leaf_count` is the number of leaves in all its collections; it does not count summaries.
+    `sequence` is the sequence number of the tenant's last change.
+    """
+
+    tenant_id: str
+    usage: TenantUsage
+    leaf_count: int
+    sequence: int

@@ -17,7 +17,7 @@ from hrag.values.documents import (
 from hrag.values.errors import HragError
 from hrag.values.limits import MAX_METADATA_VALUES
 from hrag.values.page_images import PageImage, SpanBox
-from hrag.values.quotas import Quota, TenantUsage
+from hrag.values.quotas import Quota, Tenant, TenantUsage
 from hrag.values.read_report import LeftOut, LeftOutKind, ReadReport
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, Segment
 from hrag.wire.common import (
@@ -271,7 +271,7 @@ def status_response(index: IndexStatus) -> pb.GetIndexStatusResponse:
         summary_count=index.summary_count,
         unsummarised_documents=index.unsummarised_documents,
         summary_tokens=index.summary_tokens,
-        tenant=_tenant_message(index.tenant),
+        tenant=_usage_message(index.tenant),
         embedded=None if index.embedded is None else _embedded_message(index.embedded),
     )
 
@@ -288,7 +288,7 @@ def status_from(message: pb.GetIndexStatusResponse) -> IndexStatus:
         summary_count=message.summary_count,
         unsummarised_documents=message.unsummarised_documents,
         summary_tokens=message.summary_tokens,
-        tenant=_tenant_from(message.tenant),
+        tenant=_usage_from(message.tenant),
         embedded=_embedded_from(message.embedded) if message.HasField("embedded") else None,
     )
 
@@ -317,7 +317,7 @@ def _embedded_from(message: pb.EmbeddedIndexStatus) -> EmbeddedIndexStatus:
     )
 
 
-def _tenant_message(usage: TenantUsage) -> pb.TenantUsage:
+def _usage_message(usage: TenantUsage) -> pb.TenantUsage:
     return pb.TenantUsage(
         collections=usage.collections,
         documents=usage.documents,
@@ -326,11 +326,34 @@ def _tenant_message(usage: TenantUsage) -> pb.TenantUsage:
     )
 
 
-def _tenant_from(message: pb.TenantUsage) -> TenantUsage:
+def _usage_from(message: pb.TenantUsage) -> TenantUsage:
     bounds = {field.name: value for field, value in message.quota.ListFields()}
     return TenantUsage(
         message.collections, message.documents, message.stored_bytes, Quota(**bounds)
     )
+
+
+def tenants_response(listing: Listing[Tenant]) -> pb.ListTenantsResponse:
+    return pb.ListTenantsResponse(
+        tenants=[
+            pb.Tenant(
+                tenant_id=tenant.tenant_id,
+                usage=_usage_message(tenant.usage),
+                leaf_count=tenant.leaf_count,
+                sequence=tenant.sequence,
+            )
+            for tenant in listing.items
+        ],
+        next_page_token=listing.next_page_token,
+    )
+
+
+def tenants_from(message: pb.ListTenantsResponse) -> Listing[Tenant]:
+    tenants = (
+        Tenant(tenant.tenant_id, _usage_from(tenant.usage), tenant.leaf_count, tenant.sequence)
+        for tenant in message.tenants
+    )
+    return Listing(tuple(tenants), message.next_page_token)
 
 
 def page_image_response(image: PageImage, sequence: int) -> pb.GetPageImageResponse:

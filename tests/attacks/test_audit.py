@@ -19,6 +19,7 @@ from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2
 from tests.support.servers.credentials import UNKNOWN_KEY, id_of, new_key
 from tests.support.servers.processes import FAST, Process, Running, running
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 
@@ -229,6 +230,30 @@ def test_reads_are_recorded_in_a_separate_file_if_the_settings_say_so(tmp_path: 
     assert entries[2]["document"] == "d"
     assert _SECRET not in path.read_text("utf-8")
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_list_of_tenants_is_recorded_as_administration(audited: Audited, tmp_path: Path) -> None:
+    stub, request = audited.services.raw_indexer, indexer_pb2.ListTenantsRequest()
+    everybody = new_key(tmp_path / "keys.json", "*", role=Role.ADMIN)
+    until(lambda: _is_listed(audited, everybody))
+    with pytest.raises(grpc.RpcError):
+        audited.call(stub, "ListTenants", request, audited.keys[Role.ADMIN], "refused")
+    audited.call(stub, "ListTenants", request, everybody, "listed")
+    for name, kind, code in (
+        ("refused", "refusal", "PERMISSION_DENIED"),
+        ("listed", "administration", "OK"),
+    ):
+        (entry,) = _entries_of_call(audited.services.indexer, name)
+        assert (entry["kind"], entry["method"], entry["code"]) == (kind, "ListTenants", code)
+
+
+def _is_listed(audited: Audited, key: str) -> bool:
+    """Returns True once the indexer knows a key that was created while it runs."""
+    stub, request = audited.services.raw_indexer, indexer_pb2.ListTenantsRequest()
+    with suppress(grpc.RpcError):
+        audited.call(stub, "ListTenants", request, key, "first")
+        return True
+    return False
 
 
 def test_a_service_whose_audit_file_cannot_be_opened_does_not_start(tmp_path: Path) -> None:

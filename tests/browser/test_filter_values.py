@@ -14,7 +14,7 @@ from tests.browser.explorer import Explorer
 
 pytestmark = pytest.mark.browser
 
-KEYS = ("year", "title")
+KEYS = ("year", "title", "format", "metadata.format")
 SIGNS = {"is": "=", "is_not": "!=", "at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 VALUES: tuple[str, ...] = (
     *("5", "5.0", "-0", "1e3", "1e999", "-1e999", "007", "NaN", "true", "false", "null"),

@@ -1,5 +1,7 @@
 """Every storage engine keeps these promises about counting, listing and deleting by a filter."""
 
+from dataclasses import replace
+
 import pytest
 
 from hrag.engine.engine_documents import PreparedDocument
@@ -18,15 +20,25 @@ FILTERS = (
     AnyOf((Match("metadata.number", (1,)), Match("metadata.even", (True,)))),
     Exists("metadata.nothing"),
     Exists("document_id"),
+    Match("mime_type", ("text/markdown",)),
+    Match("mime_type", ("Text/X-Markdown; charset=utf-8", "application/pdf")),
+    Match("format", ("md",)),
+    Match("format", ("MARKDOWN", ".txt")),
+    AllOf((NoneOf((Match("format", ("txt",)),)), Match("metadata.even", (True,)))),
 )
+MIME_TYPES = ("text/plain", "text/markdown", "text/html")
 EXPIRED = Deadline.after(-1)
 CALLER_LEFT = Deadline.after(3_600, is_waiting=lambda: False)
 
 
 def numbered(number: int, count: int = 2) -> PreparedDocument:
-    """Returns the document `d<number>` with `count` sentences; its metadata contains `number`."""
-    metadata = {"number": number, "even": number % 2 == 0}
-    return prepared(f"d{number}", sentences(count, number), seed=number, metadata=metadata)
+    """Returns the document `d<number>` with `count` sentences; its metadata contains `number`.
+
+    The metadata says another format than the document has.
+    """
+    metadata = {"number": number, "even": number % 2 == 0, "format": "md", "mime_type": "x"}
+    document = prepared(f"d{number}", sentences(count, number), seed=number, metadata=metadata)
+    return replace(document, mime_type=MIME_TYPES[number % len(MIME_TYPES)])
 
 
 @pytest.fixture
@@ -84,6 +96,18 @@ def test_a_filter_applies_to_the_current_version_of_a_document(ten):
     assert listed(ten, even, 10) == ["d0", "d2", "d8"]
     count = ten.writer.count(ten.collection, even)
     assert (count.documents, count.total_documents) == (3, 9)
+
+
+def test_a_filter_by_format_follows_a_document_that_is_stored_in_another_format(ten):
+    markdown = Match("format", ("md",))
+    assert listed(ten, markdown, 10) == ["d1", "d4", "d7"]
+    replaced = prepared("d4", sentences(3))
+    ten.writer.put(ten.collection, replaced)
+    ten.writer.delete(ten.collection, "d7")
+    assert listed(ten, markdown, 10) == ["d1"]
+    assert listed(ten, Match("metadata.format", ("md",)), 10) == [
+        f"d{number}" for number in range(10) if number not in (4, 7)
+    ]
 
 
 def test_no_document_of_an_empty_collection_passes(ten):

@@ -33,6 +33,9 @@ def tokens(key_file: Path) -> dict[str, str]:
         "other": new_key(key_file, OTHER, role=Role.ADMIN),
         "first": new_key(key_file, "first", role=Role.WRITE),
         "withdrawn": new_key(key_file),
+        "all tenants": new_key(key_file, "*", role=Role.ADMIN),
+        "reader of all": new_key(key_file, "*"),
+        "writer of all": new_key(key_file, "*", role=Role.WRITE),
     }
 
 
@@ -64,6 +67,22 @@ def test_a_key_reaches_only_the_data_of_its_tenants(guarded, tokens):
             with pytest.raises(PermissionDenied):
                 call()
         assert client.get_text(TENANT, "cats") == "Cats sleep."
+
+
+def test_only_an_administrator_of_all_tenants_sees_the_tenants(guarded, tokens):
+    with _client(guarded, tokens["own"]) as client:
+        client.ingest(TENANT, Document("Hens cluck.", "hens"))
+    with _client(guarded, tokens["all tenants"]) as client:
+        (listed,) = [item for item in client.list_tenants().items if item.tenant_id == TENANT]
+        stored = client.index_status(TENANT)
+    assert (listed.leaf_count, listed.usage) == (stored.leaf_count, stored.tenant)
+    assert f"{TENANT}\t1\t" in _run(guarded, tokens["all tenants"], "tenants").stdout
+    for name in ("other", "own", "reader of all", "writer of all"):
+        with _client(guarded, tokens[name]) as client, pytest.raises(PermissionDenied) as refused:
+            client.list_tenants()
+        assert TENANT not in refused.value.message
+        done = _run(guarded, tokens[name], "tenants")
+        assert (done.exit_code, done.stdout) == (5, "")
 
 
 def test_a_stream_stores_the_documents_before_a_document_of_another_tenant(guarded, tokens):

@@ -26,6 +26,7 @@ _NAMED = {"tenantId": TENANT, "name": "books"}
 _OF_DOCUMENT = {**_PLACE, "documentId": "pets"}
 _OF_CHUNK = {**_PLACE, "chunkId": "pets#0.0"}
 _MATCH = {"match": {"field": "title", "values": [{"text": "Pets"}]}}
+_MARKDOWN = {"field": "format", "values": [{"text": "md"}, {"text": "text/markdown"}]}
 _RANGE = {"range": {"field": "metadata.year", "atLeast": {"number": 2026}}}
 _FILTER = {"allOf": {"filters": [_MATCH, _RANGE, {"exists": {"field": "title"}}]}}
 _SEARCH = {**_PLACE, "text": "dogs"}
@@ -34,6 +35,7 @@ _TURN = {"role": "TURN_ROLE_USER", "text": "Who barks?"}
 _VALID: tuple[tuple[str, dict[str, Any]], ...] = (
     ("CreateCollection", {**_NAMED, "settings": {"levelSizes": [256], "overlapRatio": 0.2}}),
     ("GetCollection", _NAMED),
+    ("ListTenants", {"pageSize": 5}),
     ("ListCollections", {"tenantId": TENANT, "pageSize": 5}),
     ("DeleteCollection", {**_NAMED, "name": "nothing"}),
     ("ReembedCollection", _NAMED),
@@ -64,6 +66,7 @@ _VALID: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GetDocument", _OF_DOCUMENT),
     ("ListDocuments", {**_PLACE, "pageSize": 5, "filter": _FILTER}),
     ("CountDocuments", {**_PLACE, "filter": {"match": {**_MATCH["match"]}}}),
+    ("CountDocuments", {**_PLACE, "filter": {"match": _MARKDOWN}}),
     ("GetIndexStatus", _PLACE),
     (
         "Search",
@@ -222,6 +225,15 @@ def test_schema_and_service_refuse_the_same_requests(
             assert not _refusal(gateway, method, good), (rule, _refusal(gateway, method, good))
 
 
+@pytest.mark.parametrize("field", ["mime_type", "format"])
+def test_the_condition_that_a_format_exists_is_refused_by_both(
+    gateway: Gateway, field: str
+) -> None:
+    request = {**_PLACE, "filter": {"exists": {"field": field}}}
+    assert not _is_allowed("CountDocuments", request)
+    assert "every document has one" in _refusal(gateway, "CountDocuments", request)
+
+
 @pytest.mark.parametrize("method", [method.name for method in METHODS])
 def test_an_empty_request_is_refused_by_both_or_by_neither(gateway: Gateway, method: str) -> None:
     if method == "IngestDocuments":
@@ -233,7 +245,7 @@ def test_an_empty_request_is_refused_by_both_or_by_neither(gateway: Gateway, met
     else:
         is_refused = bool(_refusal(gateway, method, {}))
     assert is_refused is not _is_allowed(method, {})
-    assert is_refused is (method != "GetServerInfo")
+    assert is_refused is (method not in ("GetServerInfo", "ListTenants"))
 
 
 @pytest.mark.parametrize(

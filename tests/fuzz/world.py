@@ -87,6 +87,7 @@ NAMES = (
     "document_id", "title", "source", "metadata.year", "metadata.by.x", "metadata.tags",
     "metadata.", "metadata.date", "metadata." + "k" * 300, "text/plain", "text/markdown",
     "application/pdf", "Dogs bark at night.", "猫睡觉。", "hrag.v1.IndexerService",
+    "mime_type", "format", "md",
     "hrag/v1/types.proto", "google.protobuf.Struct", "grpc.health.v1.Health",
 )  # fmt: skip
 """Values for any text field: names and ids, most of which exist, and words."""
@@ -100,6 +101,7 @@ def _for_indexer() -> Iterator[Message]:
     yield pb.CreateCollectionRequest(tenant_id=OWN, name="new")
     yield pb.CreateCollectionRequest(tenant_id=OWN, name="newer", settings=levels)
     yield pb.GetCollectionRequest(tenant_id=OWN, name=SUMMARISED)
+    yield pb.ListTenantsRequest(page_size=2, page_token="ZGVmYXVsdA==")
     yield pb.ListCollectionsRequest(tenant_id=OWN, page_size=2, page_token="ZGVmYXVsdA==")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="new")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="default")

@@ -16,7 +16,19 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from hrag.engine.common.records import DocumentRecord
-from hrag.values.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
+from hrag.values.filters import (
+    FORMAT_FIELDS,
+    METADATA,
+    MIME_TYPE,
+    SOURCE,
+    TITLE,
+    FilterValue,
+    Match,
+    Range,
+    format_in,
+    in_utc,
+    timestamp_of,
+)
 
 # Field names and texts of more than this many bytes of UTF-8 are replaced by their digests, because
 # an LMDB key has at most 511 bytes.
@@ -75,6 +87,20 @@ def term(prefix: bytes, value: FilterValue) -> bytes:
     return prefix + _typed(value)
 
 
+def matching_terms(match: Match) -> set[bytes]:
+    """Returns the filter terms of the values of `match`. A document with one of them passes.
+
+    The caller has checked that the filter is valid. The field is not `document_id`, of which there
+    are no terms. The terms of `format` are those of the MIME types of the named formats.
+    """
+    if match.field not in FORMAT_FIELDS:
+        prefix = field_prefix(match.field)
+        return {term(prefix, value) for value in match.values}
+    prefix = field_prefix(MIME_TYPE)
+    formats = (format_in(match.field, str(value)) for value in match.values)
+    return {term(prefix, known.mime_type) for known in formats if known is not None}
+
+
 def all_terms(prefix: bytes) -> TermRange:
     """Returns the range of keys that contains all filter terms of a field: its start and its end.
 
@@ -116,13 +142,18 @@ def merged_ranges(ranges: Iterable[TermRange]) -> Iterator[TermRange]:
 def terms_of(document: DocumentRecord) -> list[bytes]:
     """Returns all filter terms of a document, sorted, without duplicates.
 
-    They are the terms of its title, of its source and of each value in its metadata.
+    They are the terms of its title, its source, its MIME type and each value in its metadata.
     """
     return sorted({field_prefix(field) + value for field, value in _values(document)})
 
 
 def _values(document: DocumentRecord) -> Iterator[tuple[str, bytes]]:
-    for field, text in ((TITLE, document.title), (SOURCE, document.source)):
+    described = (
+        (TITLE, document.title),
+        (SOURCE, document.source),
+        (MIME_TYPE, document.mime_type),
+    )
+    for field, text in described:
         if text:
             yield field, _typed(text)
     yield from _values_in(METADATA, document.metadata)

@@ -7,7 +7,7 @@ import { CallError } from "./connect.js";
 import { translate } from "./translation.js";
 
 const BOUNDS = { at_least: "atLeast", above: "above", at_most: "atMost", below: "below" };
-const TEXT_FIELDS = ["document_id", "title", "source"];
+const TEXT_FIELDS = ["document_id", "title", "source", "mime_type", "format"];
 // The field of FilterValue for each JavaScript type.
 const KINDS = { string: "text", number: "number", boolean: "flag" };
 // Matches a date or a time in a form of RFC 3339, or in most forms of ISO 8601. The groups are

@@ -4,7 +4,7 @@ import { button, h } from "./dom.js";
 import { filterMessage, valueKind } from "./filter_message.js";
 
 const OPERATORS = ["is", "is_not", "at_least", "above", "at_most", "below", "present", "absent"];
-const KEYS = ["document_id", "title", "source"];
+const KEYS = ["document_id", "title", "source", "mime_type", "format"];
 
 export class FilterRows {
   #rows = h("div", { class: "filter-rows" });

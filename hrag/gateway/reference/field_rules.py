@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor
 
 from hrag.values.document_limits import MAX_PAGES
-from hrag.values.filters import DOCUMENT_ID, METADATA, SOURCE, TITLE
+from hrag.values.filters import DOCUMENT_FIELDS, FORMAT_FIELDS, METADATA
 from hrag.values.ids import CHUNK_ID_PATTERN, DOCUMENT_ID_PATTERN, NAME_PATTERN
 from hrag.values.limits import (
     MAX_BATCH_SEARCHES,
@@ -45,7 +45,9 @@ _SHARE = {"minimum": 0, "maximum": 1}
 _NOT_BLANK = {"pattern": r"\S"}
 _SOME = {"minItems": 1}
 _METADATA = METADATA.replace(".", "[.]")
-_FIELD = {"pattern": f"^(({DOCUMENT_ID}|{TITLE}|{SOURCE})$|{_METADATA})"}
+_FIELD = {"pattern": f"^(({'|'.join(DOCUMENT_FIELDS)})$|{_METADATA})"}
+# Every document has a format, so there is no condition that it has one.
+_MAY_LACK = [name for name in DOCUMENT_FIELDS if name not in FORMAT_FIELDS]
 
 
 def _up_to(limit: int) -> Rules:
@@ -102,7 +104,7 @@ _OF_FIELD: dict[str, Rules] = {
     "FieldMatch.field": _FIELD,
     "FieldMatch.values": _SOME,
     "FieldRange.field": {"pattern": f"^{_METADATA}"},
-    "FieldExists.field": _FIELD,
+    "FieldExists.field": {"pattern": f"^(({'|'.join(_MAY_LACK)})$|{_METADATA})"},
 }
 # The fields that every request of this kind must have, beside those in _ALWAYS.
 _REQUIRED: dict[str, tuple[str, ...]] = {

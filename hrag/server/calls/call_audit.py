@@ -6,6 +6,7 @@ not the reply reaches the caller. `ServerCall.finish` calls `record_end` for eve
 
 - every refusal,
 - every failed call of a method that changes data and needs the role admin,
+- every call of a method that changes nothing and needs the role admin,
 - with HRAG_AUDIT_READS, every call of a method that changes nothing.
 """
 
@@ -101,8 +102,9 @@ def record_end(
 ) -> None:
     """Records the end of a call in the audit log, if it is a kind of call that is recorded.
 
-    Refusals are recorded, and failed calls of methods that change data and need the role admin.
-    With HRAG_AUDIT_READS, calls of methods that change nothing are recorded too.
+    Refusals are recorded, and calls of methods that need the role admin, except for stored changes,
+    which the handler has recorded. With HRAG_AUDIT_READS, calls of other methods that change
+    nothing are recorded too.
 
     Must be called in the thread of the call. `method` is the full name of the method, `code` the
     name of the status code, and `reason` the error's reason, empty without an error. `request` is
@@ -112,11 +114,11 @@ def record_end(
     if code in _REFUSALS:
         audit.refused(reason, name, code=code, peer=context.peer(), **_resource(request))
         return
-    if name in _CHANGES:
-        if code == _OK or guard.RULES[method].role is not Role.ADMIN:
-            return
+    if name in _CHANGES and code == _OK:
+        return
+    if method in guard.RULES and guard.RULES[method].role is Role.ADMIN:
         kind = audit.Kind.ADMINISTRATION
-    elif audit.records_reads():
+    elif name not in _CHANGES and audit.records_reads():
         kind = audit.Kind.READ
     else:
         return

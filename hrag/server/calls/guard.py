@@ -42,11 +42,15 @@ class Rule:
     - 0: requests name no tenant.
     - 1: field 1 of the request is the tenant.
     - 2: field 1 of the request is a message whose field 1 is the tenant.
+
+    If `is_store_wide` is True, the response is about all tenants, so the credential must be one for
+    all tenants.
     """
 
     role: Role
     tenants: Callable[[Any], Sequence[str]]
     depth: int = 1
+    is_store_wide: bool = False
 
 
 def _request_tenant(request: Any) -> Sequence[str]:
@@ -77,6 +81,7 @@ _RETRIEVER = "/hrag.v1.RetrieverService/"
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/"
 
 RULES = {
+    _INDEXER + "ListTenants": Rule(Role.ADMIN, _no_tenant, depth=0, is_store_wide=True),
     _INDEXER + "CreateCollection": Rule(Role.WRITE, _request_tenant),
     _INDEXER + "GetCollection": Rule(Role.READ, _request_tenant),
     _INDEXER + "ListCollections": Rule(Role.READ, _request_tenant),
@@ -168,7 +173,8 @@ class CallGuard:
         """Returns the identity of the caller; None if no credential is needed.
 
         Reads only the metadata, no request. Raises Unauthenticated if the credential is missing or
-        invalid, and PermissionDenied if the credential's role does not permit the method.
+        invalid, and PermissionDenied if the credential's role does not permit the method, or if the
+        method is about all tenants and the credential is not.
         """
         rule = self._required_rule()
         if self._authenticate is None:
@@ -179,6 +185,11 @@ class CallGuard:
         if not identity.role.includes(rule.role):
             raise PermissionDenied(
                 f"{self._method} needs the role {rule.role}; this credential has {identity.role}"
+            )
+        if rule.is_store_wide and ANY_TENANT not in identity.tenants:
+            raise PermissionDenied(
+                f"{self._method} is about all tenants; it needs a credential for the tenant "
+                f"{ANY_TENANT}, which means all of them"
             )
         self.role = identity.role
         return identity

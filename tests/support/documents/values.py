@@ -149,6 +149,7 @@ quotas = st.builds(
     *[st.none() | st.integers(1, 2**64 - 1)] * 3,
 )
 usages = st.builds(TenantUsage, U64, U64, U64, quotas)
+tenants = st.builds(types.Tenant, NAME, usages, U64, U64)
 index_details = st.builds(
     types.EmbeddedIndexStatus, U64, U64, st.lists(segments, max_size=3).map(tuple)
 )

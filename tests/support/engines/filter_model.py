@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hrag.engine import PreparedDocument
 from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.values.formats import format_named
 
 LONG = "long " * 100
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -56,6 +57,12 @@ _matches = st.builds(
         min_size=1,
     ).map(tuple),
 )
+_formats = st.sampled_from(["text/plain", "text/html", "TEXT/X-Markdown"])
+_format_matches = st.builds(
+    Match,
+    st.sampled_from(["mime_type", "format"]),
+    st.lists(_formats, min_size=1).map(tuple),
+)
 
 
 def _ranges(bounds: st.SearchStrategy[Any]) -> st.SearchStrategy[Range]:
@@ -71,7 +78,7 @@ def _ranges(bounds: st.SearchStrategy[Any]) -> st.SearchStrategy[Range]:
 
 _exists = st.builds(Exists, _metadata_fields | st.sampled_from(["document_id", "title", "source"]))
 FILTERS: st.SearchStrategy[Filter] = st.recursive(
-    _matches | _ranges(_numbers) | _ranges(_moments) | _exists,
+    _matches | _format_matches | _ranges(_numbers) | _ranges(_moments) | _exists,
     lambda inner: st.builds(
         lambda kind, filters: kind(tuple(filters)),
         st.sampled_from([AllOf, AnyOf, NoneOf]),
@@ -93,6 +100,8 @@ def passes(filter: Filter, document: PreparedDocument) -> bool:
         case NoneOf(filters):
             return not any(passes(inner, document) for inner in filters)
         case Match(field, wanted):
+            if field in ("mime_type", "format"):
+                wanted = tuple(map(_mime_type, wanted))
             return any(_same(a, b) for a in values_of(document, field) for b in wanted)
         case Range(field):
             return any(_is_within(value, filter) for value in values_of(document, field))
@@ -100,10 +109,19 @@ def passes(filter: Filter, document: PreparedDocument) -> bool:
             return bool(values_of(document, field))
 
 
+def _mime_type(name: Any) -> str:
+    """Returns the MIME type of the format that a MIME type, an alias or an extension names."""
+    known_format = format_named(name.partition(";")[0])
+    assert known_format is not None
+    return known_format.mime_type
+
+
 def values_of(document: PreparedDocument, field: str) -> list[Any]:
     match field:
         case "document_id":
             return [document.document_id]
+        case "mime_type" | "format":
+            return [document.mime_type]
         case "title" | "source":
             return [value] if (value := getattr(document, field)) else []
         case _:

@@ -449,6 +449,15 @@ class MemoryEngine:
         used = self._usage(collection.tenant_id)
         return types.IndexStatus(contents.sequence, *_sums([contents])[:7], *summarising, used)
 
+    def tenants(self, page_size, page_token, deadline=NEVER):
+        deadline.check("listing tenants")
+        by_id = {}
+        for tenant_id, _ in self.contents:
+            leaves = _sums(self._of_tenant(tenant_id))[2]
+            usage, sequence = self._usage(tenant_id), self.sequences[tenant_id]
+            by_id[tenant_id] = types.Tenant(tenant_id, usage, leaves, sequence)
+        return _page(by_id, page_size, page_token)
+
     def totals(self):
         contents = self.contents.values()
         documents, _, leaves, _, *sizes, summaries, _ = _sums(contents)

@@ -3,7 +3,7 @@
 `tenants_named` asserts that each statement names the tenant whose rows it reads or writes. Tables
 are distributed by tenant, and nothing crosses a tenant. So a statement on a table of the schema
 hrag must compare `tenant_id` with a parameter, or insert it. The exceptions are statements on the
-tables STORE_WIDE, which list collections or look for maintenance work of all tenants. A
+tables STORE_WIDE, which list tenants or collections, or look for maintenance work of all tenants. A
 transaction that writes rows of a tenant must have called hrag.hold_placement before.
 
 `before_statement` lets a test act at an exact moment of a transaction.
@@ -29,7 +29,9 @@ _WRITES = re.compile(
     re.DOTALL,
 )
 _HOLD = "hrag.hold_placement("
-STORE_WIDE = frozenset({"collections", "deleted_collections", "home_slots", "migrations"})
+STORE_WIDE = frozenset(
+    {"collections", "deleted_collections", "home_slots", "migrations", "tenants"}
+)
 
 
 def text_of(statement: Any, connection: Any) -> str:

@@ -27,6 +27,7 @@ _COLLECTION = tpb.Collection(settings=tpb.CollectionSettings(level_sizes=[256]))
 REPLIES: dict[str, Any] = {
     "CreateCollection": ipb.CreateCollectionResponse(collection=_COLLECTION),
     "GetCollection": ipb.GetCollectionResponse(collection=_COLLECTION),
+    "ListTenants": ipb.ListTenantsResponse(),
     "ListCollections": ipb.ListCollectionsResponse(),
     "DeleteCollection": ipb.DeleteCollectionResponse(sequence=7),
     "ReembedCollection": ipb.ReembedCollectionResponse(collection=_COLLECTION, is_finished=True),

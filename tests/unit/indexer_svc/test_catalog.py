@@ -24,12 +24,17 @@ def catalog(engine: Engine) -> StoredCatalog:
     return StoredCatalog(engine.writer)
 
 
+def _name_of(item: Any) -> str:
+    """Returns the id of a document or of a tenant, or the name of a collection."""
+    return getattr(item, "document_id", "") or getattr(item, "name", "") or item.tenant_id
+
+
 def _pages(page: Any, size: int) -> list[list[str]]:
     """Returns the names on each page of a listing, from the first page to the last."""
     pages, token = [], ""
     while True:
         listing: Listing[Any] = page(size, token)
-        pages.append([getattr(item, "document_id", "") or item.name for item in listing.items])
+        pages.append([_name_of(item) for item in listing.items])
         token = listing.next_page_token
         if not token:
             return pages
@@ -58,6 +63,16 @@ def test_collections_are_listed_page_by_page_in_order(
     engine.writer.create_collection("t2", "z", collection_settings())
     pages = _pages(lambda *page: catalog.collections("t", *page), 3)
     assert pages == [["a", "b", "c"], ["d"]]
+
+
+def test_tenants_are_listed_page_by_page_in_order(catalog: StoredCatalog, engine: Engine) -> None:
+    for name in ("b", "a", "d"):
+        engine.writer.create_collection(name, "c", collection_settings())
+    assert _pages(catalog.tenants, 3) == [["a", "b", "d"], ["t"]]
+    for page, field in (((1_001, ""), "page_size"), ((5, "?"), "page_token")):
+        with pytest.raises(errors.InvalidArgument) as refused:
+            catalog.tenants(*page)
+        assert refused.value.field == field
 
 
 def test_a_page_has_a_hundred_entries_by_default(engine: Engine) -> None:

@@ -16,7 +16,15 @@ from typing import IO
 import lmdb
 import structlog
 
-from hrag.engine.embedded.store import disk, location, page_probe, privacy, schema, store_locks
+from hrag.engine.embedded.store import (
+    disk,
+    location,
+    page_probe,
+    privacy,
+    schema,
+    schema_upgrade,
+    store_locks,
+)
 from hrag.engine.embedded.store.checksums import SUM_BYTES
 from hrag.engine.embedded.store.commit_cache import CommitCache
 from hrag.engine.embedded.store.lmdb_file import (
@@ -279,9 +287,15 @@ def open_alone(directory: Path) -> Store:
 
 
 def _create_databases(store: Store) -> None:
-    """Creates all LMDB databases if the store is new; otherwise opens the existing databases."""
+    """Creates all LMDB databases if the store is new; otherwise opens the existing databases.
+
+    Upgrades a store of the schema version before this one.
+    """
     if store.env.stat()["entries"]:
-        _find_databases(store)
+        if _find_databases(store, upgrades=True) != schema.SCHEMA_VERSION:
+            with store.write() as txn:
+                schema_upgrade.upgrade(txn)
+            _log.info("store_upgraded", schema_version=schema.SCHEMA_VERSION)
         return
     if any(store.segments.iterdir()):
         raise damaged_pages(store.directory, "the file has no database, but the store has segments")
@@ -296,12 +310,14 @@ def _create_databases(store: Store) -> None:
         txn.meta.put(schema.STORE_ID, uuid.uuid4().hex.encode())
 
 
-def _find_databases(store: Store) -> None:
-    """Opens all LMDB databases of the store.
+def _find_databases(store: Store, *, upgrades: bool = False) -> int:
+    """Opens all LMDB databases of the store, and returns its schema version.
 
     Opens the database `meta` first and checks the schema version in it, because a store of another
-    version may have other databases. Raises StoreMissing, StoreUnavailable or DataLoss.
+    version may have other databases. `upgrades` says if the caller upgrades a store of the version
+    before this one. Raises StoreMissing, StoreUnavailable or DataLoss.
     """
+    version = schema.SCHEMA_VERSION
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
@@ -316,17 +332,29 @@ def _find_databases(store: Store) -> None:
             ) from error
         if name == "meta":
             with store.read() as txn:
-                _check_schema(store, txn)
+                version = _schema_version(store, txn)
+            if not (upgrades and version == schema_upgrade.UPGRADED_VERSION):
+                _require_version(store, version)
+    return version
 
 
-def _check_schema(store: Store, txn: Txn) -> None:
+def _schema_version(store: Store, txn: Txn) -> int:
     # In stores of early schema versions, no checksum follows the version number. Then the number
     # cannot be verified.
     value = txn.raw.get(schema.SCHEMA, db=store.databases["meta"].handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
-        version = txn.number(schema.SCHEMA)
-    else:
-        version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
+        return txn.number(schema.SCHEMA)
+    return 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
+
+
+def _require_version(store: Store, version: int) -> None:
+    """Raises StoreMissing if an indexer upgrades the store, and StoreUnusable if nothing does."""
+    if version == schema_upgrade.UPGRADED_VERSION:
+        raise StoreMissing(
+            f"the store in {store.directory} has schema version {version}; an indexer of this "
+            f"version of hrag upgrades it to {schema.SCHEMA_VERSION} when it starts; restore a "
+            "backup with the version of hrag that wrote it"
+        )
     if version != schema.SCHEMA_VERSION:
         raise StoreUnusable(
             f"the store in {store.directory} has schema version {version}; this version of hrag "

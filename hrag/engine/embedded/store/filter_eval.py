@@ -16,16 +16,15 @@ from typing import Any, NoReturn, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.common.filter_terms import (
-    TermRange,
-    all_terms,
-    merged_ranges,
-    term,
-    terms_between,
-)
+from hrag.engine.common.filter_terms import TermRange, all_terms, merged_ranges, terms_between
 from hrag.engine.common.range_reader import RangeReader
 from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
-from hrag.engine.embedded.store.metadata_terms import field_prefix, ordinals_of_entries, term_seed
+from hrag.engine.embedded.store.metadata_terms import (
+    field_prefix,
+    matching_terms,
+    ordinals_of_entries,
+    term_seed,
+)
 from hrag.engine.embedded.store.owners import document_owner
 from hrag.engine.embedded.store.queries import is_living
 from hrag.engine.embedded.store.transactions import Txn
@@ -100,8 +99,7 @@ class FilterEvaluation:
             case Match() | Exists() if filter.field == DOCUMENT_ID:
                 return self._by_id(filter)
             case Match():
-                prefix = field_prefix(self._collection, filter.field)
-                return self._with_any_term({term(prefix, value) for value in filter.values})
+                return self._with_any_term(matching_terms(self._collection, filter))
             case Range() | Exists():
                 return self._ranges.ordinals(self._range_of(filter))
 

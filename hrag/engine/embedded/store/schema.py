@@ -61,7 +61,7 @@ all tenants, and the number of an entry is its cursor. Publishing a segment adds
 
 import struct
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 DATABASES = (
     "meta",

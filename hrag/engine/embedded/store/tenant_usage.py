@@ -15,6 +15,7 @@ from itertools import starmap
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.embedded.store import content, originals, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
+from hrag.engine.embedded.store.metadata_terms import is_format_term
 from hrag.engine.embedded.store.transactions import Txn
 
 # Sizes in bytes in LMDB's file format 0.9. A page has 4 KiB and begins with a header. An entry is
@@ -45,7 +46,8 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     original. A large value has pages of its own, and these pages are counted whole. A small value
     shares its page with values of other documents, so only its share of a page is counted. Also
     counts the document's entries in other databases: its terms, its id, its ordinal and its log
-    entry. A term is counted as if no other document had it. Free space that an update leaves for
+    entry. A term is counted as if no other document had it. Only the term of the format is not
+    counted, because nearly all documents share it with others. Free space that an update leaves for
     later writes is not counted.
 
     The record contains three integers that depend on the store: collection id, sequence number and
@@ -67,7 +69,7 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]
-    entries += [(len(term), _U64) for term in terms]
+    entries += [(len(term), _U64) for term in terms if not is_format_term(term)]
     return sum(map(_appended_bytes, values)) + sum(starmap(_inserted_bytes, entries))
 
 

@@ -7,10 +7,12 @@ call reads one consistent state, which contains everything that was committed be
 from itertools import islice
 
 from hrag.engine.common.document_results import growth, unchanged_result
+from hrag.engine.common.records import Usage
 from hrag.engine.common.validation import check_quota, no_original
 from hrag.engine.embedded.store.damaged_documents import is_intact
 from hrag.engine.embedded.store.queries import (
     address_of,
+    collection_ids,
     document_with_text,
     existing_document,
     find_collection,
@@ -34,6 +36,7 @@ from hrag.values.deadline import NEVER, Deadline
 from hrag.values.documents import ByteRange, DocumentCount, DocumentInfo
 from hrag.values.errors import DataLoss
 from hrag.values.filters import Filter
+from hrag.values.quotas import Tenant
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
 from hrag.values.tree import ParsedText
@@ -165,6 +168,26 @@ class WriterQueries(WriterPart):
                 segments=tuple(segment.info() for segment in segments),
             ),
         )
+
+    def tenants(
+        self, page_size: int, page_token: str, deadline: Deadline = NEVER
+    ) -> Listing[Tenant]:
+        start = f"{page_token}\0" if page_token else None
+        with self.commits.store.read() as txn:
+            entries = txn.tenants.entries(start=start)
+            page = list(islice((entry for entry in entries if entry[1].collections), page_size + 1))
+            items = tuple(
+                self._tenant(txn, tenant_id, usage, deadline)
+                for tenant_id, usage in page[:page_size]
+            )
+        return Listing(items, items[-1].tenant_id if len(page) > page_size else "")
+
+    def _tenant(self, txn: Txn, tenant_id: str, usage: Usage, deadline: Deadline) -> Tenant:
+        deadline.check("listing tenants")
+        numbers = collection_ids(txn, tenant_id)
+        leaves = sum(txn.counters.require(number).leaves for number in numbers)
+        quota = self.commits.quota_of(tenant_id)
+        return Tenant(tenant_id, usage.info(quota), leaves, usage.sequence)
 
     def totals(self) -> StoreTotals:
         return measure(self.commits.store)

@@ -21,8 +21,8 @@ from hrag.engine.common.filter_terms import (
     TermRange,
     all_terms,
     field_prefix,
+    matching_terms,
     merged_ranges,
-    term,
     terms_between,
 )
 from hrag.engine.common.range_reader import RangeReader
@@ -299,9 +299,8 @@ def _parse_any(filters: Iterable[Filter]) -> _Disjunction:
                 ids.update(name for name in map(str, values) if is_storable(name))
             case Exists(field) if field == DOCUMENT_ID:
                 all_documents = True
-            case Match(field, values):
-                prefix = field_prefix(field)
-                terms.update(term(prefix, value) for value in values)
+            case Match():
+                terms |= matching_terms(filter)
             case Range():
                 ranges.append(terms_between(field_prefix(filter.field), filter))
             case Exists(field):

@@ -63,6 +63,7 @@ from hrag.values.documents import (
 )
 from hrag.values.errors import CollectionNotFound, HragError, outcome_of
 from hrag.values.filters import Filter
+from hrag.values.quotas import Tenant
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, StoreTotals
 from hrag.values.tree import ParsedText
@@ -87,6 +88,14 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """)
 _FILTER_CLAUSE = sql.SQL("AND ordinal IN ({})")
 _COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS matching")
+_TENANTS = """
+SELECT tenant_id, collections, documents, stored_bytes, sequence FROM hrag.tenants
+WHERE collections > 0 AND tenant_id > %s ORDER BY tenant_id LIMIT %s
+"""
+_LEAVES_OF_TENANTS = """
+SELECT tenant_id, sum(leaves)::bigint FROM hrag.collections
+WHERE tenant_id = ANY(%s) AND record->>'summarises' = '0' GROUP BY tenant_id
+"""
 # On a cluster, each shard has a row, and the totals of a node that is down are missing.
 _TOTALS = sql.SQL("""
 SELECT count(*) FILTER (WHERE named) AS collections,
@@ -362,6 +371,27 @@ class PostgresWriter(CollectionWriter):
             summary_tokens=state.summary_tokens,
             tenant=usage.info(self._quota_of(tenant_id)),
         )
+
+    def tenants(
+        self, page_size: int, page_token: str, deadline: Deadline = NEVER
+    ) -> Listing[Tenant]:
+        deadline.check("listing tenants")
+        with self._database.read(deadline) as connection:
+            selected = (as_text(page_token), page_size + 1)
+            rows = connection.execute(_TENANTS, selected).fetchall()
+            names = [row[0] for row in rows[:page_size]]
+            leaves: dict[str, int] = dict(
+                connection.execute(_LEAVES_OF_TENANTS, (names,)).fetchall()
+            )
+        items = tuple(
+            self._tenant(tenant_id, Usage(*usage), leaves[tenant_id])
+            for tenant_id, *usage in rows[:page_size]
+        )
+        return Listing(items, names[-1] if len(rows) > page_size else "")
+
+    def _tenant(self, tenant_id: str, usage: Usage, leaf_count: int) -> Tenant:
+        quota = self._quota_of(tenant_id)
+        return Tenant(tenant_id, usage.info(quota), leaf_count, usage.sequence)
 
     def totals(self) -> StoreTotals:
         with self._database.read() as connection:

@@ -40,6 +40,13 @@ from hrag.filters import AllOf, Exists, Match, NoneOf, Range
         ("author", Exists("metadata.author")),
         ("!author", NoneOf((Exists("metadata.author"),))),
         ("title", Exists("title")),
+        ("format=pdf", Match("format", ("pdf",))),
+        ('format!=["docx","md"]', NoneOf((Match("format", ("docx", "md")),))),
+        ("format=123", Match("format", ("123",))),
+        ("mime_type=text/html; charset=utf-8", Match("mime_type", ("text/html; charset=utf-8",))),
+        ("metadata.format=A4", Match("metadata.format", ("A4",))),
+        ("metadata.mime_type", Exists("metadata.mime_type")),
+        ("formats=pdf", Match("metadata.formats", ("pdf",))),
     ],
 )
 def test_a_condition_is_parsed(text, condition):

@@ -39,6 +39,7 @@ _REPEATABLE: list[tuple[str, Call]] = [
     ("GetCollection", lambda client: client.get_collection("t", "c")),
     ("ListAliases", lambda client: client.list_aliases("t")),
     ("ListCollections", lambda client: client.list_collections("t")),
+    ("ListTenants", lambda client: client.list_tenants()),
     ("ReembedCollection", lambda client: client.reembed_collection("t", "c")),
     ("IngestDocument", lambda client: client.ingest("t", Document("text"))),
     ("GetDocument", lambda client: client.get_document("t", "d")),

@@ -98,6 +98,18 @@ def test_several_field_names_in_a_condition_are_alternatives() -> None:
     assert fields == ["title", "metadata.team"]
 
 
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        *((name, name) for name in ("document_id", "title", "source", "mime_type", "format")),
+        ("metadata.format", "metadata.format"),
+        ("formats", "metadata.formats"),
+    ],
+)
+def test_a_name_is_a_field_of_documents_or_a_key_of_the_metadata(name: str, field: str) -> None:
+    assert _filter("is", "pdf", name) == {"match": {"field": field, "values": [{"text": "pdf"}]}}
+
+
 def test_conditions_may_be_alternatives() -> None:
     condition = {"name": "team", "comparison_operator": "not empty"}
     conditions = {"logical_operator": "or", "conditions": [condition, condition]}

@@ -45,6 +45,10 @@ def nested_filter(depth: int) -> Filter:
         Match("source", ("x",) * (MAX_FILTER_TERMS - 1)),
         AnyOf((TITLE,) * MAX_FILTER_CONDITIONS),
         AllOf((AGES,) * MAX_FILTER_RANGES),
+        Match("mime_type", ("text/html", "Application/XHTML+xml; charset=utf-8")),
+        Match("format", ("pdf", ".PDF", "markdown", "html", "docx", "text", "text/x-python")),
+        Exists("metadata.format"),
+        Range("metadata.mime_type", above=1),
     ],
 )
 def test_valid_filters_are_allowed(filter):
@@ -56,7 +60,30 @@ def test_valid_filters_are_allowed(filter):
     [
         (AllOf(()), "filter.all_of", "is empty"),
         (AnyOf((TITLE, NoneOf(()))), "filter.any_of.filters[1].none_of", "is empty"),
-        (Exists("lang"), "filter.exists.field", "it must be document_id, title, source"),
+        (
+            Exists("lang"),
+            "filter.exists.field",
+            "is 'lang'; it must be document_id, title, source, mime_type, format or metadata.<key>",
+        ),
+        (
+            Match("mime_type", ("text/html", "text/nothing")),
+            "filter.match.values",
+            "contains 'text/nothing'; mime_type must be text/plain, text/markdown, application/pdf",
+        ),
+        (Match("mime_type", ("pdf",)), "filter.match.values", "'pdf'; mime_type must be"),
+        (Match("mime_type", ("",)), "filter.match.values", "metadata.mime_type is the key"),
+        (Match("mime_type", (1,)), "filter.match.values", "mime_type is a text"),
+        (Match("format", (True,)), "filter.match.values", "format is a text"),
+        (
+            Match("format", ("A4",)),
+            "filter.match.values",
+            "contains 'A4'; format must be txt, md, pdf, html, docx",
+        ),
+        (Match("format", ("",)), "filter.match.values", "metadata.format is the key"),
+        (Match("format", ("x" * 999,)), "filter.match.values", "999 characters"),
+        (Exists("format"), "filter.exists.field", "every document has one; metadata.format is"),
+        (Exists("mime_type"), "filter.exists.field", "is 'mime_type'; every document has one"),
+        (Range("format", above=1), "filter.range.field", "only metadata"),
         (Exists(""), "filter.exists.field", "is ''"),
         (Match("x" * 999, ("a",)), "filter.match.field", "999 characters"),
         (Match("title", ()), "filter.match.values", "is empty"),

@@ -42,6 +42,7 @@ from tests.support.documents.values import (
     setting_requests,
     spans,
     statuses,
+    tenants,
 )
 
 
@@ -82,6 +83,7 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
         indexer.collections_response,
         indexer.collections_from,
     ),
+    ("tenants", _listing_of(tenants), indexer.tenants_response, indexer.tenants_from),
     ("documents", _listing_of(infos), indexer.documents_response, indexer.documents_from),
     ("status", statuses, indexer.status_response, indexer.status_from),
     ("query", queries, retriever.search_request, retriever.search_query_from),

@@ -48,7 +48,11 @@ def test_a_request_of_every_method_counts_for_its_tenant(method: str) -> None:
 def test_all_credentials_of_a_tenant_share_one_account(
     method: str, tenants: list[str], expected: str
 ) -> None:
-    assert _guard(method, *tenants).account == expected
+    if RULES[method].is_store_wide and "*" not in tenants:
+        with pytest.raises(PermissionDenied, match="about all tenants"):
+            _guard(method, *tenants)
+    else:
+        assert _guard(method, *tenants).account == expected
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -31,7 +31,10 @@ _SEARCH = "/hrag.v1.RetrieverService/Search"
 _BATCH = "/hrag.v1.RetrieverService/BatchSearch"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
 _PAGE_IMAGE = "/hrag.v1.IndexerService/GetPageImage"
-_WITHOUT_TENANT = {"/hrag.v1.RetrieverService/GetServerInfo"}
+_WITHOUT_TENANT = {
+    "/hrag.v1.RetrieverService/GetServerInfo",
+    "/hrag.v1.IndexerService/ListTenants",
+}
 _OK = grpc.StatusCode.OK
 _REFUSED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -73,14 +76,16 @@ def test_an_image_of_a_page_counts_as_several_calls():
     assert codes == [_OK, _OK, _REFUSED, _OK]
 
 
-def test_calls_without_a_tenant_are_not_counted():
-    (path,) = _WITHOUT_TENANT
-    with connected(servicer_of(RETRIEVER), **SLOW) as channel:
+@pytest.mark.parametrize("path", sorted(_WITHOUT_TENANT))
+def test_calls_without_a_tenant_are_not_counted(path):
+    service = METHODS[path].containing_service.full_name
+    with connected(servicer_of(service), service, **SLOW) as channel:
         assert {code_of(channel, path, [request_of(METHODS[path])]) for _ in range(9)} == {_OK}
 
 
 def test_the_calls_of_all_methods_of_a_service_count_together():
-    unary = [path for path in METHODS if "IndexerService" in path and path != _STREAM]
+    others = (_STREAM, *_WITHOUT_TENANT)
+    unary = [path for path in METHODS if "IndexerService" in path and path not in others]
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         codes = [code_of(channel, path, [request_of(METHODS[path], "acme")]) for path in unary]
     assert codes == [_OK, _OK] + [_REFUSED] * (len(unary) - 2)

@@ -49,9 +49,11 @@ _UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 _DENIED = grpc.StatusCode.PERMISSION_DENIED
 _NO_TENANT = "/hrag.v1.RetrieverService/GetServerInfo"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
+# The call is about all tenants, so a credential for some tenants does not suffice.
+_STORE_WIDE = "/hrag.v1.IndexerService/ListTenants"
 
 # The roles are listed here and not derived from RULES, because the tests check RULES.
-_NEEDS_ADMIN = {"DeleteCollection", "ReembedCollection"}
+_NEEDS_ADMIN = {"DeleteCollection", "ReembedCollection", "ListTenants"}
 _NEEDS_WRITE = {
     "CreateCollection",
     "IngestDocument",
@@ -77,6 +79,8 @@ def _required_role(path: str) -> Role:
 
 def _expected(path: str, kind: str) -> grpc.StatusCode:
     """Returns the status code that a caller of this kind must receive for TENANT."""
+    if path == _STORE_WIDE and kind in ("read", "write", "admin", "other tenant"):
+        return _DENIED
     if kind in ("read", "write", "admin", "everybody"):
         role = Role.ADMIN if kind == "everybody" else Role(kind)
         ranks = list(Role)
@@ -216,7 +220,7 @@ def test_every_method_has_a_rule_and_every_rule_has_a_method() -> None:
 def test_the_guard_checks_every_tenant_that_a_request_names(path: str) -> None:
     message, tenants = marked(METHODS[path])
     assert set(RULES[path].tenants(message)) == tenants
-    assert bool(tenants) is (path != _NO_TENANT)
+    assert bool(tenants) is (path not in (_NO_TENANT, _STORE_WIDE))
 
 
 @pytest.mark.parametrize("kind", ["none", "everybody"])
@@ -254,6 +258,19 @@ def test_a_batch_of_too_many_searches_is_refused_before_any_is_read() -> None:
     request = SimpleNamespace(searches=Searches([None] * (MAX_BATCH_SEARCHES + 1)))
     with pytest.raises(InvalidArgument, match="has 33 entries; it must have 1 to 32"):
         RULES["/hrag.v1.RetrieverService/BatchSearch"].tenants(request)
+
+
+def test_the_refusal_of_an_administrator_of_one_tenant_says_what_is_needed(
+    key_channels: Any, key_headers: Any
+) -> None:
+    send = key_channels[INDEXER].unary_unary(_STORE_WIDE)
+    with pytest.raises(grpc.RpcError) as caught:
+        send(b"", timeout=10, metadata=key_headers["admin"])
+    message = error_from(caught.value).message
+    assert message == (
+        f"{_STORE_WIDE} is about all tenants; it needs a credential for the tenant *, which means "
+        "all of them"
+    )
 
 
 @pytest.mark.parametrize("tenant", ["", "*", "x" * 100_000, "acme ", "ACME", "acme\0"])

@@ -13,12 +13,13 @@ from hrag.engine.embedded.admin import backup
 from hrag.engine.embedded.engine import EmbeddedEngine
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.store.schema_upgrade import UPGRADED_VERSION
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.protocols import Administration
 from hrag.errors import StoreUnavailable
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
 
-VERSIONS = (schema.SCHEMA_VERSION - 1, schema.SCHEMA_VERSION + 1)
+VERSIONS = (UPGRADED_VERSION - 1, schema.SCHEMA_VERSION + 1)
 COMMANDS: dict[str, Callable[[Administration, Path], object]] = {
     "check": lambda admin, _: admin.check(),
     "repair": lambda admin, _: admin.repair(),

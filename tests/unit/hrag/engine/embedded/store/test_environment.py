@@ -137,7 +137,7 @@ def test_a_reader_opens_a_store_that_a_writer_has_closed(tmp_path):
     store.close()
 
 
-@pytest.mark.parametrize("version", [7, 8, 10, 99])
+@pytest.mark.parametrize("version", [7, 8, 11, 99])
 @pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading])
 def test_a_store_of_another_schema_version_is_refused_and_unchanged(
     tmp_path, open_store, version, monkeypatch
@@ -150,7 +150,7 @@ def test_a_store_of_another_schema_version_is_refused_and_unchanged(
         monkeypatch.setattr(schema, "DATABASES", (*schema.DATABASES, "of_this_version"))
     before = (tmp_path / "data.mdb").read_bytes()
     for _ in range(2):
-        message = f"version {version}; this version of hrag reads only schema version 9"
+        message = f"version {version}; this version of hrag reads only schema version 10"
         with pytest.raises(StoreUnavailable, match=message):
             open_store(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == before
