@@ -261,15 +261,16 @@ def connect(credentials: Credentials, indexer: str = "", retriever: str = "") ->
     """Yields a client of the services at the addresses `indexer` and `retriever`.
 
     An empty address means that the command does not call that service. Waits for a service of this
-    machine that is just starting.
+    machine that is just starting, after it has checked the credentials. Raises InvalidArgument for
+    credentials or addresses that cannot be used.
     """
     from hrag.client import Client  # noqa: PLC0415
 
     # gRPC requires a valid address even for a service that is never called.
     addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
     named = {"indexer": indexer, "retriever": retriever}
-    wait_for_start({name: dial_address(address) for name, address in named.items() if address})
     with Client(*addresses, **asdict(credentials)) as client:
+        wait_for_start({name: dial_address(address) for name, address in named.items() if address})
         yield client
 
 

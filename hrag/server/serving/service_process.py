@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from hrag.config import CommonSettings, SettingsError, load, pop_unknown_variables
 from hrag.host import private_files
 from hrag.observe import audit, log, tracing
+from hrag.required_settings import pop_ineffective
 from hrag.server.serving.grpc_server import Server
 from hrag.values.errors import HragError, StoreMissing, outcome_of
 
@@ -58,6 +59,8 @@ def run(
     log.configure(name, settings.log_format, settings.log_level)
     for variable, nearest in pop_unknown_variables().items():
         _log.warning("unknown_setting", variable=variable, nearest=nearest)
+    for ineffective in pop_ineffective(settings):
+        _log.warning("setting_without_effect", problem=str(ineffective))
     # Calls run in parallel, and several BLAS threads for each call would compete for the cores.
     # When eight threads scanned tails of 8,000 leaves, they made 470 scans a second with several
     # BLAS threads for each scan, and 7,300 scans a second with one BLAS thread for each scan.
