@@ -19,7 +19,14 @@ import typer
 
 from hrag.cli import archives
 from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
-from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
+from hrag.cli.ingest_files import (
+    EXTENSIONS,
+    FoundDocuments,
+    find,
+    is_folder,
+    require_readable,
+    unreadable_reason,
+)
 from hrag.cli.ingest_progress import (
     DocumentOutcome,
     IngestProgress,
@@ -277,6 +284,9 @@ def _find_inputs(
         for path in paths:
             if not is_folder(path):
                 raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+    # A path that cannot be read is reported, and the others are stored.
+    if all(map(unreadable_reason, paths)):
+        require_readable(paths)
     inputs = find(paths, globs, user_fields, root, text_field)
     count = len(inputs.documents)
     if not count:

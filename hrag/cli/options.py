@@ -4,7 +4,9 @@ The function of a command receives a group of options as one value. `connect` cr
 the options of the connection. The errors of this client name the addresses of the services.
 """
 
+import errno
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,6 +167,16 @@ def confirm(question: str, *, yes: bool) -> None:
             ExitCode.USAGE,
         )
     typer.confirm(question, abort=True, err=True)
+
+
+def check_target(path: Path) -> None:
+    """Raises Failure if no file can be written at `path`. It is called before any work is done."""
+    if not path.parent.is_dir():
+        raise Failure(f"{path}: there is no folder {path.parent}", ExitCode.USAGE)
+    if path.is_dir():
+        raise Failure(f"{path}: it is a folder; it must be a file", ExitCode.USAGE)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise Failure(f"{path}: {os.strerror(errno.EACCES)}", ExitCode.USAGE)
 
 
 def option_group(

@@ -20,10 +20,13 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from hrag.cli.terminal import ExitCode, Failure
 from hrag.host.addresses import dial_address
+
+if TYPE_CHECKING:
+    from hrag.config import CommonSettings
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
@@ -111,7 +114,7 @@ class ServiceProcesses:
         self._logs = logs
         self._stop_s = stop_s
         self._children: list[_Child] = []
-        self._env = {
+        self.environment = {
             **os.environ,
             **(settings or {}),
             "HRAG_DATA_DIR": str(data_dir),
@@ -232,13 +235,45 @@ class ServiceProcesses:
             # child has a copy of the sockets of this process or of other children.
             process = subprocess.Popen(
                 command,
-                env=self._env,
+                env=self.environment,
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
                 process_group=0,
             )
         return _Child(service, address, process, ours)
+
+
+def checked_settings(
+    environment: Mapping[str, str], *, with_gateway: bool = False
+) -> "list[CommonSettings]":
+    """Returns the settings that services with this environment would have.
+
+    Raises Failure if a setting is invalid. Each service would refuse the setting too, but in a log,
+    and the other services would start in vain.
+    """
+    from hrag.config import (  # noqa: PLC0415
+        GatewaySettings,
+        IndexerSettings,
+        RetrieverSettings,
+        SettingsError,
+        load,
+    )
+
+    classes = (IndexerSettings, RetrieverSettings, *((GatewaySettings,) if with_gateway else ()))
+    wanted, before = dict(environment), dict(os.environ)
+    try:
+        _replace_environment(wanted)
+        return [load(cls) for cls in classes]
+    except SettingsError as error:
+        raise Failure(str(error), ExitCode.USAGE) from None
+    finally:
+        _replace_environment(before)
+
+
+def _replace_environment(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def free_addresses(count: int) -> list[str]:

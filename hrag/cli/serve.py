@@ -1,8 +1,9 @@
 """`hrag serve` runs the services until Ctrl-C; `hrag gateway` runs their HTTP gateway."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +16,11 @@ from hrag.cli.options import (
     Indexer,
     Retriever,
 )
-from hrag.cli.processes import ServiceProcesses, with_free_port
-from hrag.cli.terminal import ExitCode, Failure, interrupt_on_signals, output, show_note
+from hrag.cli.processes import ServiceProcesses, checked_settings, with_free_port
+from hrag.cli.terminal import interrupt_on_signals, output, show_note
+
+if TYPE_CHECKING:
+    from hrag.config import CommonSettings
 
 
 def serve(
@@ -91,7 +95,7 @@ def serve(
     }
     if http := with_free_port(http):
         os.environ["HRAG_HTTP_ADDRESS"] = http
-    _check_settings(with_gateway=bool(http))
+    _warn_of_ignored_settings(checked_settings(os.environ, with_gateway=bool(http)))
     # The variable is removed if the store is in a database.
     data_dir = Path(os.environ.get("HRAG_DATA_DIR", DEFAULT_DATA_DIR))
     services = ServiceProcesses(data_dir, indexer, retriever, http=http)
@@ -116,25 +120,9 @@ def _warn_of_unknown_variables() -> None:
         show_note(f"warning: {variable} is no setting of hrag and has no effect{hint}")
 
 
-def _check_settings(*, with_gateway: bool) -> None:
-    """Shows the settings that have no effect; raises Failure for one that the services refuse.
-
-    Each service would refuse the setting too, but in a log, and the others would start in vain.
-    """
-    from hrag.config import (  # noqa: PLC0415
-        GatewaySettings,
-        IndexerSettings,
-        RetrieverSettings,
-        SettingsError,
-        load,
-    )
+def _warn_of_ignored_settings(settings: "Sequence[CommonSettings]") -> None:
     from hrag.required_settings import pop_ineffective  # noqa: PLC0415
 
-    classes = (IndexerSettings, RetrieverSettings, *((GatewaySettings,) if with_gateway else ()))
-    try:
-        settings = [load(cls) for cls in classes]
-    except SettingsError as error:
-        raise Failure(str(error), ExitCode.USAGE) from None
     for ineffective in pop_ineffective(*settings, is_whole=True):
         show_note(f"warning: {ineffective}")
 
