@@ -10,14 +10,17 @@ also reports that it serves. So this process needs no certificate and no key to 
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
+# The file with the first and the last ephemeral port, and Linux's default for the first one.
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_EPHEMERAL_PORT = 32_768
+# Few services listen at ports from here to the ephemeral ones.
+_FIRST_FREE_PORT = 10_000
+_PORTS_TRIED = 1000
 _WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
 # The exit codes of a service that was stopped without a problem. The code is -SIGTERM if the
 # service was stopped before it had installed its signal handler.
@@ -277,12 +286,38 @@ def _replace_environment(environment: Mapping[str, str]) -> None:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Returns `count` different loopback addresses whose ports are free at the moment."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+    """Returns `count` different loopback addresses whose ports are free at the moment.
+
+    Their ports are below the range of ephemeral ports, because the kernel gives an ephemeral port
+    to the next connection that needs one, perhaps before the caller listens at it. A process gets
+    each port only once, until all were used. Raises ServiceFailed if there are no free ports.
+    """
+    free = filter(_is_free, islice(_ports(), _PORTS_TRIED))
+    addresses = [f"127.0.0.1:{port}" for port in islice(free, count)]
+    if len(addresses) < count:
+        raise ServiceFailed(f"{_PORTS_TRIED:,} ports of this machine are in use")
+    return addresses
+
+
+@cache
+def _ports() -> Iterator[int]:
+    """Returns an endless iterator of the ports below the ephemeral ones, from a random one on."""
+    try:
+        last = int(_EPHEMERAL_PORTS.read_text("ascii").split()[0])
+    except OSError:
+        last = _FIRST_EPHEMERAL_PORT
+    ports = range(min(_FIRST_FREE_PORT, last // 2), last)
+    start = random.randrange(len(ports))
+    return cycle((*ports[start:], *ports[:start]))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def with_free_port(address: str) -> str:
