@@ -19,6 +19,8 @@ import typer
 from rich.console import Console
 
 from hrag.cli.evaluation_options import (
+    DEFAULT_CHAT_CONCURRENCY,
+    DEFAULT_JUDGE_SAMPLE,
     JUDGE_PANEL,
     OUTPUT_PANEL,
     AnswerTokens,
@@ -99,9 +101,9 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    judge_sample: JudgeSample = 50,
+    judge_sample: JudgeSample = DEFAULT_JUDGE_SAMPLE,
     answer_tokens: AnswerTokens = 2000,
-    concurrency: ChatConcurrency = 4,
+    concurrency: ChatConcurrency = DEFAULT_CHAT_CONCURRENCY,
     resume: Resume = None,
     target: Annotated[
         str,

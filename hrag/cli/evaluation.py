@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from hrag.cli.evaluation_options import (
+    DEFAULT_CHAT_CONCURRENCY,
+    DEFAULT_JUDGE_SAMPLE,
     JUDGE_PANEL,
     OUTPUT_PANEL,
     AnswerTokens,
@@ -89,9 +91,9 @@ def _evaluation_options(
             rich_help_panel=JUDGE_PANEL,
         ),
     ] = False,
-    judge_sample: JudgeSample = 50,
+    judge_sample: JudgeSample = DEFAULT_JUDGE_SAMPLE,
     answer_tokens: AnswerTokens = 4000,
-    concurrency: ChatConcurrency = 4,
+    concurrency: ChatConcurrency = DEFAULT_CHAT_CONCURRENCY,
     resume: Resume = None,
     json: Annotated[
         Path | None,

@@ -18,9 +18,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hrag.cli.evaluation_options import DEFAULT_CHAT_CONCURRENCY, DEFAULT_JUDGE_SAMPLE
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes
 from hrag.cli.input_documents import InputDocument
-from hrag.cli.options import check_target
+from hrag.cli.options import check_target, warn_of_unused
 from hrag.cli.render import counted
 from hrag.cli.terminal import ExitCode, Failure, progress_lines, show_note
 from hrag.host.private_files import opener
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGETS = "1000,2000,4000,8000"
 _MAX_BUDGETS = 8
+# The defaults of --answer-tokens, in hrag compare and in hrag eval.
+_ANSWER_TOKENS = (2000, 4000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +363,7 @@ def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question
     """
     from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
 
+    _warn_of_unused_options(path, options)
     for file in options.files:
         check_target(file)
     if options.judge or options.generate:
@@ -378,6 +382,22 @@ def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question
             f"no question in {path} says where its answer is; add gold or --judge", ExitCode.USAGE
         )
     return questions
+
+
+def _warn_of_unused_options(path: Path, options: EvaluationOptions) -> None:
+    if not options.judge:
+        judging = {
+            "--judge-sample": options.judge_sample != DEFAULT_JUDGE_SAMPLE,
+            "--answer-tokens": options.answer_tokens not in _ANSWER_TOKENS,
+        }
+        warn_of_unused("without --judge", judging)
+    if not options.judge and not options.generate:
+        concurrency = options.concurrency != DEFAULT_CHAT_CONCURRENCY
+        warn_of_unused("without --judge or --generate", {"--concurrency": concurrency})
+    if options.html is None:
+        warn_of_unused("without --html", {"--explorer": bool(options.explorer)})
+    if not (path / "qrels").is_dir():
+        warn_of_unused("without a BEIR folder", {"--split": options.split != "test"})
 
 
 def corpus_documents(corpus: Path) -> list[InputDocument]:

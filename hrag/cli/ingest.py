@@ -56,6 +56,7 @@ from hrag.cli.options import (
     all_documents,
     connect,
     connection_options,
+    warn_of_unused,
 )
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
@@ -284,6 +285,8 @@ def _find_inputs(
         for path in paths:
             if not is_folder(path):
                 raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+    if not any(is_folder(path) or archives.is_archive_name(str(path)) for path in paths):
+        warn_of_unused("without a folder or an archive", {"--glob": bool(globs)})
     # A path that cannot be read is reported, and the others are stored.
     if all(map(unreadable_reason, paths)):
         require_readable(paths)

@@ -8,7 +8,7 @@ import errno
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import wraps
@@ -19,7 +19,7 @@ import typer
 
 from hrag.cli.option_values import FILTER_HELP, FILTER_OPTION, WHERE_HELP, WHERE_OPTION
 from hrag.cli.startup import wait_for_start
-from hrag.cli.terminal import ExitCode, Failure
+from hrag.cli.terminal import ExitCode, Failure, show_note
 from hrag.host.addresses import dial_address
 from hrag.values.collections import Collection, Listing
 from hrag.values.documents import DocumentInfo
@@ -167,6 +167,17 @@ def confirm(question: str, *, yes: bool) -> None:
             ExitCode.USAGE,
         )
     typer.confirm(question, abort=True, err=True)
+
+
+def warn_of_unused(why: str, options: Mapping[str, bool]) -> None:
+    """Shows the options that are set and have no effect; `why` is for example `without --http`.
+
+    The keys of `options` are the names of options; a value is True if the option is set.
+    """
+    names = [name for name, is_set in options.items() if is_set]
+    if names:
+        has = "has" if len(names) == 1 else "have"
+        show_note(f"warning: {', '.join(names)} {has} no effect {why}")
 
 
 def check_target(path: Path) -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from hrag.cli import startup, temporary_services
 from hrag.cli.app import app
 from hrag.cli.processes import free_addresses
+from hrag.cli.terminal import Failure
 
 _QUESTION = {"query": "How many?", "gold": [{"quote": "Forty"}]}
 
@@ -33,6 +34,10 @@ def _folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Path("q.jsonl").write_text(json.dumps(_QUESTION))
     Path("bare.jsonl").write_text('{"query": "How many?"}\n')
     Path("bad.jsonl").write_text("no JSON\n")
+
+
+def _refuse(*_: str) -> None:
+    raise Failure("the extra is not installed")
 
 
 def run(*arguments: str, **variables: str) -> Any:
@@ -113,3 +118,40 @@ def test_settings_that_the_services_of_a_command_do_not_get_are_shown(
         HRAG_THREADS="0",
     )
     assert done.stderr.startswith(f"warning: {ignored} no effect on hrag {command[0]}")
+
+
+@pytest.mark.parametrize(
+    ("command", "warning"),
+    [
+        ("eval q.jsonl --judge-sample 9", "--judge-sample has no effect without --judge"),
+        (
+            "eval q.jsonl --judge-sample 9 --answer-tokens 99",
+            "--judge-sample, --answer-tokens have no effect without --judge",
+        ),
+        (
+            "eval q.jsonl --concurrency 9",
+            "--concurrency has no effect without --judge or --generate",
+        ),
+        ("eval q.jsonl --explorer http://h", "--explorer has no effect without --html"),
+        ("eval q.jsonl --split dev", "--split has no effect without a BEIR folder"),
+        ("documents --all --limit 9", "--limit has no effect with --all"),
+        ("ingest a.md --glob *.md", "--glob has no effect without a folder or an archive"),
+        ("mcp --expose", "--expose has no effect without --http"),
+    ],
+)
+def test_options_that_have_no_effect_are_shown(
+    command: str, warning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "WAIT_S", 0.0)
+    # The command ends because no service answers.
+    monkeypatch.setattr("hrag.cli.mcp.module_of_extra", _refuse)
+    done = run(*command.split())
+    assert done.stderr.startswith(f"warning: {warning}\n")
+
+
+@pytest.mark.parametrize("command", ["eval q.jsonl", "documents --all", "ingest a.md"])
+def test_a_command_without_such_options_shows_no_warning(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "WAIT_S", 0.0)
+    assert "warning" not in run(*command.split()).stderr
