@@ -149,6 +149,19 @@ class SettingsError(Exception):
     """Raised if an environment variable is missing or has a value that is not allowed."""
 
 
+def _check_pair(cert: str, key: str, cert_file: Path | None, key_file: Path | None) -> None:
+    """Raises SettingsError if only one of the two variables with the names `cert` and `key` is set.
+
+    `cert_file` and `key_file` are their values: a certificate and its private key.
+    """
+    if (cert_file is None) == (key_file is None):
+        return
+    pair = (cert, key) if key_file is None else (key, cert)
+    raise SettingsError(
+        f"{pair[0]} is '{cert_file or key_file}': it needs {pair[1]}; set both or neither"
+    )
+
+
 def _variable(name: str, default: Any, **rules: Any) -> Any:
     return Field(default, validation_alias=name, **rules)
 
@@ -302,6 +315,21 @@ class CommonSettings(EngineSettings, AuditSettings):
     @model_validator(mode="after")
     def _check_tree(self) -> Self:
         _ = self.return_level
+        return self
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        tls = self.tls_cert_file, self.tls_key_file
+        _check_pair("HRAG_TLS_CERT_FILE", "HRAG_TLS_KEY_FILE", *tls)
+        if self.tls_client_ca_file is not None and None in tls:
+            raise SettingsError(
+                f"HRAG_TLS_CLIENT_CA_FILE is '{self.tls_client_ca_file}': it needs "
+                "HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"
+            )
+        if self.metrics_tls and None in tls:
+            raise SettingsError(
+                "HRAG_METRICS_TLS is true: it needs HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"
+            )
         return self
 
     @property
@@ -524,6 +552,11 @@ class GatewaySettings(CommonSettings):
     max_buffered_bytes: int = _variable(
         "HRAG_HTTP_MAX_BUFFERED_BYTES", 256 * MIB, ge=MIB, le=1 << 40
     )
+
+    @model_validator(mode="after")
+    def _check_client_pair(self) -> Self:
+        _check_pair("HRAG_CERT_FILE", "HRAG_KEY_FILE", self.cert_file, self.key_file)
+        return self
 
     @field_validator("hosts", "origins", mode="before")
     @classmethod

@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("hrag_fast", "hrag.values"),
     ("hrag.text", "hrag.host", "hrag.v1", *FACES),
     ("hrag.passages", "hrag.config", "hrag.wire"),
-    ("hrag.observe", "hrag.client"),
+    ("hrag.observe", "hrag.client", "hrag.required_settings"),
     ("hrag.models", "hrag.server", "hrag.integrations"),
     ("hrag.engine", "hrag.evaluation", "hrag.gateway"),
     ("hrag.cli",),
@@ -380,7 +380,8 @@ def test_passages_import_only_values_text_and_kernels() -> None:
 def test_no_module_reads_the_environment_after_start() -> None:
     """Only the settings read the environment.
 
-    `hrag.config` warns of unknown variables. There are three exceptions. The command line passes
+    `hrag.config` warns of unknown variables, and `hrag.required_settings` of settings without
+    effect. There are three exceptions. The command line passes
     its environment to its child processes, `hrag.text.tokens` sets a variable that tells tiktoken
     the folder of its vocabulary, and a client reads its addresses and its token when it is made.
     """
@@ -390,7 +391,8 @@ def test_no_module_reads_the_environment_after_start() -> None:
         if any(word in path.read_text("utf-8") for word in ("os.environ", "getenv"))
     ]
     others = [name for name in users if not _is_in(name, "hrag.cli")]
-    assert sorted(others) == ["hrag.client.targets", "hrag.config", "hrag.text.tokens"]
+    settings = ["hrag.config", "hrag.required_settings"]
+    assert sorted(others) == ["hrag.client.targets", *settings, "hrag.text.tokens"]
 
 
 def test_the_package_itself_imports_nothing() -> None:

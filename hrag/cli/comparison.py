@@ -19,6 +19,8 @@ import typer
 from rich.console import Console
 
 from hrag.cli.evaluation_options import (
+    DEFAULT_CHAT_CONCURRENCY,
+    DEFAULT_JUDGE_SAMPLE,
     JUDGE_PANEL,
     OUTPUT_PANEL,
     AnswerTokens,
@@ -35,13 +37,12 @@ from hrag.cli.evaluation_options import (
 from hrag.cli.evaluation_run import (
     EvaluationOptions,
     EvaluationRun,
-    chat_model,
-    check_target,
+    checked_questions,
     file_errors,
     parse_budgets,
     publish,
 )
-from hrag.cli.ingest_files import EXTENSIONS, find
+from hrag.cli.ingest_files import EXTENSIONS, find, require_readable
 from hrag.cli.ingest_progress import show_skipped
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.temporary_services import (
@@ -50,13 +51,14 @@ from hrag.cli.temporary_services import (
     temporary_services,
     wait_for_summaries,
 )
-from hrag.cli.terminal import Failure, interrupt_on_signals, output, show_note
+from hrag.cli.terminal import ExitCode, Failure, interrupt_on_signals, output, show_note
 from hrag.values.search import SearchMode
 
 # Only type checkers run these imports: the modules load numpy and gRPC, which are slow to load and
 # not needed by every command.
 if TYPE_CHECKING:
     from hrag.client import Client
+    from hrag.evaluation.questions import Question
     from hrag.evaluation.report_files import Report
 
 COLLECTION = "documents"
@@ -99,9 +101,9 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    judge_sample: JudgeSample = 50,
+    judge_sample: JudgeSample = DEFAULT_JUDGE_SAMPLE,
     answer_tokens: AnswerTokens = 2000,
-    concurrency: ChatConcurrency = 4,
+    concurrency: ChatConcurrency = DEFAULT_CHAT_CONCURRENCY,
     resume: Resume = None,
     target: Annotated[
         str,
@@ -138,7 +140,6 @@ def compare(
       hrag compare handbook.pdf notes/ --questions questions.csv
       hrag compare docs/ --questions questions.jsonl --compare small_to_big,standard -o modes
     """
-    from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
     from hrag.evaluation.systems import baseline_of, parse_systems  # noqa: PLC0415
 
     chosen = parse_systems(systems)
@@ -161,18 +162,21 @@ def compare(
         csv=Path(f"{target}.csv"),
         explorer="",
     )
-    for file in options.files:
-        check_target(file)
-    # Mistakes in the questions or the settings end the command before the services are started.
-    read_questions(questions, split)
-    if options.judge:
-        chat_model()
+    # Mistakes in the options, the questions, the documents and the settings end the command before
+    # the services are started.
+    for system in chosen:
+        if "collection" in system.options:
+            raise Failure(
+                f"--compare has {system.name}; there is only the collection of the files",
+                ExitCode.USAGE,
+            )
+    asked = checked_questions(questions, options)
     documents = collect_documents(paths, questions)
     interrupt_on_signals()
     console = output()
     try:
         with file_errors():
-            report = _measure(documents, questions, options, console)
+            report = _measure(documents, questions, asked[0], options, console)
     except KeyboardInterrupt:
         show_note("interrupted: nothing was written; with --resume FILE, finished calls are kept")
         raise
@@ -184,8 +188,10 @@ def compare(
 def collect_documents(paths: Sequence[Path], questions: Path) -> list[InputDocument]:
     """Returns the documents in `paths`, without the files of the questions.
 
-    A folder often contains its questions, and a question is not a document to find.
+    A folder often contains its questions, and a question is not a document to find. Raises Failure
+    if there are no documents, or if one of the paths cannot be read.
     """
+    require_readable(paths)
     files = find(paths)
     show_skipped(files.skipped)
     question_files = _question_files(questions)
@@ -193,7 +199,8 @@ def collect_documents(paths: Sequence[Path], questions: Path) -> list[InputDocum
     if not documents:
         raise Failure(
             f"no files to search in {', '.join(map(str, paths))}; folders are searched for "
-            f"{' '.join(EXTENSIONS)}"
+            f"{' '.join(EXTENSIONS)}",
+            ExitCode.USAGE,
         )
     if left_out := len(files.documents) - len(documents):
         show_note(f"{left_out:,} lines or files of the questions are left out of the documents")
@@ -218,6 +225,7 @@ def _is_in(label: str, files: Iterable[Path]) -> bool:
 def _measure(
     documents: Sequence[InputDocument],
     questions: Path,
+    question: "Question",
     options: EvaluationOptions,
     console: Console,
 ) -> "Report":
@@ -232,10 +240,13 @@ def _measure(
         Journal(options.resume) as journal,
         temporary_services("compare", console, settings) as client,
     ):
+        client.create_collection(TENANT, COLLECTION)
+        run = EvaluationRun(client, where, options, journal, console)
+        run.check_systems(question)
         unstored = _store(client, documents, console)
         if needs_summaries:
             wait_for_summaries(client, console, collection=COLLECTION)
-        report = EvaluationRun(client, where, options, journal, console).report(questions)
+        report = run.report(questions)
     about = {**report.about, "standard retrieval": _STANDARD}
     return replace(report, about=about, unstored=unstored)
 
@@ -247,7 +258,6 @@ def _store(
 
     Raises Failure if none could be stored.
     """
-    client.create_collection(TENANT, COLLECTION)
     progress = store_documents(client, COLLECTION, documents, console)
     if not progress.stored:
         raise Failure("none of the files could be stored, so there is nothing to search in")

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hrag.cli.demo_corpus import QUESTIONS, DemoQuestion, StoredText, questions_from, topics
-from hrag.cli.ingest_files import find
+from hrag.cli.ingest_files import find, require_readable
 from hrag.cli.ingest_progress import (
     IngestProgress,
 )
@@ -42,7 +42,7 @@ from hrag.cli.temporary_services import (
     temporary_services,
     wait_for_summaries,
 )
-from hrag.cli.terminal import Failure, interrupt_on_signals, output
+from hrag.cli.terminal import ExitCode, Failure, interrupt_on_signals, output
 from hrag.cli.tree import hierarchies, nodes
 from hrag.text.plain_text import printable
 from hrag.values.limits import DEFAULT_COLLECTION
@@ -127,9 +127,12 @@ def demo(
     questions = [DemoQuestion(text) for text in ask or []]
     if not paths:
         questions = questions or list(QUESTIONS)
+    if not all(question.text.strip() for question in questions):
+        raise typer.BadParameter("the question is empty", param_hint="--ask")
+    require_readable(paths or ())
     documents = find(paths).documents if paths else topics()
     if not documents:
-        raise Failure(f"no files to store in {', '.join(map(str, paths or []))}")
+        raise Failure(f"no files to store in {', '.join(map(str, paths or []))}", ExitCode.USAGE)
     interrupt_on_signals()
     console = output()
     started = time.perf_counter()

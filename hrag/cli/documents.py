@@ -28,6 +28,7 @@ from hrag.cli.options import (
     connect,
     connection_options,
     document_pages,
+    warn_of_unused,
 )
 from hrag.cli.render import counted
 from hrag.cli.terminal import (
@@ -107,6 +108,8 @@ def documents(
       hrag documents --all --json | jq -r .documents[].source
     """
     filter = parse_filters(where, WHERE_OPTION)
+    if whole:
+        warn_of_unused("with --all", {"--limit": limit != DEFAULT_DOCUMENTS})
     with connect(credentials, indexer) as client:
         total = client.count_documents(tenant, collection=collection, filter=filter).documents
         maximum = None if whole else limit

@@ -3,12 +3,15 @@
 `evaluate`, the function of the command, receives most options as one value, `EvaluationOptions`.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hrag.cli.evaluation_options import (
+    DEFAULT_CHAT_CONCURRENCY,
+    DEFAULT_JUDGE_SAMPLE,
     JUDGE_PANEL,
     OUTPUT_PANEL,
     AnswerTokens,
@@ -26,7 +29,8 @@ from hrag.cli.evaluation_run import (
     DEFAULT_BUDGETS,
     EvaluationOptions,
     EvaluationRun,
-    check_target,
+    checked_questions,
+    corpus_documents,
     explorer_address,
     file_errors,
     parse_budgets,
@@ -46,6 +50,7 @@ from hrag.cli.options import (
     option_group,
 )
 from hrag.cli.terminal import output
+from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
 _DEFAULT_COMPARE = "context,small_to_big,auto_merge,standard"
@@ -86,9 +91,9 @@ def _evaluation_options(
             rich_help_panel=JUDGE_PANEL,
         ),
     ] = False,
-    judge_sample: JudgeSample = 50,
+    judge_sample: JudgeSample = DEFAULT_JUDGE_SAMPLE,
     answer_tokens: AnswerTokens = 4000,
-    concurrency: ChatConcurrency = 4,
+    concurrency: ChatConcurrency = DEFAULT_CHAT_CONCURRENCY,
     resume: Resume = None,
     json: Annotated[
         Path | None,
@@ -198,18 +203,23 @@ def evaluate(
     from hrag.evaluation.journal import Journal  # noqa: PLC0415
     from hrag.evaluation.searches import SearchTarget  # noqa: PLC0415
 
-    for target in options.files:
-        check_target(target)
+    asked = checked_questions(questions, options)
+    corpus = [] if options.ingest is None else corpus_documents(options.ingest)
     console = output()
     where = SearchTarget(tenant, collection, options.budgets)
     with (
         file_errors(),
-        connect(credentials, indexer, retriever) as client,
         Journal(options.resume) as journal,
+        connect(credentials, indexer, retriever) as client,
     ):
         run = EvaluationRun(client, where, options, journal, console)
-        if options.ingest is not None:
-            run.ingest(options.ingest)
+        if corpus:
+            with suppress(CollectionExists):
+                client.create_collection(tenant, collection)
+        if asked:
+            run.check_systems(asked[0])
+        if corpus:
+            run.ingest(corpus)
         report = run.report(questions)
     publish(report, options, console)
     if report.failed_calls:

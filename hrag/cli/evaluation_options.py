@@ -8,6 +8,9 @@ import typer
 JUDGE_PANEL = "Chat model"
 OUTPUT_PANEL = "Output"
 
+DEFAULT_JUDGE_SAMPLE = 50
+DEFAULT_CHAT_CONCURRENCY = 4
+
 Compare = Annotated[
     str,
     typer.Option(

@@ -3,12 +3,10 @@
 Progress is a bar on a terminal, and plain lines on standard error elsewhere.
 """
 
-import errno
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,13 +18,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hrag.cli.evaluation_options import DEFAULT_CHAT_CONCURRENCY, DEFAULT_JUDGE_SAMPLE
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes
 from hrag.cli.input_documents import InputDocument
+from hrag.cli.options import check_target, warn_of_unused
 from hrag.cli.render import counted
 from hrag.cli.terminal import ExitCode, Failure, progress_lines, show_note
 from hrag.host.private_files import opener
 from hrag.values.documents import Document
-from hrag.values.errors import CollectionExists, HragError
+from hrag.values.errors import HragError
 
 # Only type checkers run these imports: the modules load numpy and gRPC, which are slow to load and
 # not needed by every command.
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGETS = "1000,2000,4000,8000"
 _MAX_BUDGETS = 8
+# The defaults of --answer-tokens, in hrag compare and in hrag eval.
+_ANSWER_TOKENS = (2000, 4000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +140,19 @@ class EvaluationRun:
     journal: "Journal"
     console: Console
 
-    def ingest(self, corpus: Path) -> None:
-        """Stores a corpus in the collection.
+    def check_systems(self, question: "Question") -> None:
+        """Searches once in each system, so that a wrong option ends the command at once.
 
-        Skips documents that have neither text nor title, and prints how many they are. Raises
-        Failure if a document cannot be stored.
+        The collection may be empty. Raises the errors of the searches.
         """
-        from hrag.evaluation.question_corpus import read_corpus  # noqa: PLC0415
+        from hrag.evaluation.searches import search_one  # noqa: PLC0415
 
+        for system in self.options.systems:
+            search_one(self.client, question, system, self.where)
+
+    def ingest(self, inputs: Sequence[InputDocument]) -> None:
+        """Stores documents in the collection; raises Failure if one of them cannot be stored."""
         tenant, collection = self.where.tenant_id, self.where.collection
-        documents = [*read_corpus(corpus)]
-        inputs = [_input_document(document) for document in documents if str(document.body).strip()]
-        if blank := len(documents) - len(inputs):
-            show_note(
-                f"warning: {counted(blank, 'document')} of {corpus} skipped: no title and no text"
-            )
-        with suppress(CollectionExists):
-            self.client.create_collection(tenant, collection)
         progress = ingest_with_progress(self.client, tenant, collection, inputs, self.console)
         show_outcomes(progress)
         if progress.error is not None:
@@ -176,8 +174,6 @@ class EvaluationRun:
         generated = self._generate(path, chat) if chat and self.options.generate else None
         questions = self._sample(read_questions(path, self.options.split))
         with_gold = [question for question in questions if question.gold]
-        if not with_gold and not self.options.judge:
-            raise Failure(f"no question in {path} says where its answer is; add gold or --judge")
         warnings = [*self._warnings(questions)]
         measured = self._search(with_gold) if with_gold else None
         judged, judge_error = None, ""
@@ -226,11 +222,6 @@ class EvaluationRun:
         from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
         from hrag.evaluation.generator import QuestionGenerator  # noqa: PLC0415
 
-        if path.suffix != ".jsonl":
-            raise Failure(
-                f"--generate writes QUESTIONS, which must end in .jsonl, not {path}",
-                ExitCode.USAGE,
-            )
         options = self.options
         calls = ChatCalls(chat, self.journal)
         writer = QuestionGenerator(self.client, calls, self.where, options.concurrency)
@@ -364,14 +355,65 @@ def publish(report: "Report", options: EvaluationOptions, console: Console) -> N
         _write(options.csv, csv_report(report), console)
 
 
-def check_target(path: Path) -> None:
-    """Raises Failure if no file can be written at `path`. It is called before any work is done."""
-    if not path.parent.is_dir():
-        raise Failure(f"{path}: there is no folder {path.parent}", ExitCode.USAGE)
-    if path.is_dir():
-        raise Failure(f"{path}: it is a folder; it must be a file", ExitCode.USAGE)
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise Failure(f"{path}: {os.strerror(errno.EACCES)}", ExitCode.USAGE)
+def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question, ...]":
+    """Returns the questions of `path`; none if a chat model is to write them.
+
+    Checks everything that needs no service: the questions, the settings of the chat model, and the
+    files that the command will write. Raises Failure or InvalidArgument.
+    """
+    from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
+
+    _warn_of_unused_options(path, options)
+    for file in options.files:
+        check_target(file)
+    if options.judge or options.generate:
+        chat_model()
+    if options.generate:
+        if path.suffix != ".jsonl":
+            raise Failure(
+                f"--generate writes QUESTIONS, which must end in .jsonl, not {path}",
+                ExitCode.USAGE,
+            )
+        check_target(path)
+        return ()
+    questions = read_questions(path, options.split)
+    if not options.judge and not any(question.gold for question in questions):
+        raise Failure(
+            f"no question in {path} says where its answer is; add gold or --judge", ExitCode.USAGE
+        )
+    return questions
+
+
+def _warn_of_unused_options(path: Path, options: EvaluationOptions) -> None:
+    if not options.judge:
+        judging = {
+            "--judge-sample": options.judge_sample != DEFAULT_JUDGE_SAMPLE,
+            "--answer-tokens": options.answer_tokens not in _ANSWER_TOKENS,
+        }
+        warn_of_unused("without --judge", judging)
+    if not options.judge and not options.generate:
+        concurrency = options.concurrency != DEFAULT_CHAT_CONCURRENCY
+        warn_of_unused("without --judge or --generate", {"--concurrency": concurrency})
+    if options.html is None:
+        warn_of_unused("without --html", {"--explorer": bool(options.explorer)})
+    if not (path / "qrels").is_dir():
+        warn_of_unused("without a BEIR folder", {"--split": options.split != "test"})
+
+
+def corpus_documents(corpus: Path) -> list[InputDocument]:
+    """Returns the documents of a corpus, and shows how many have neither text nor title.
+
+    Raises InvalidArgument if the corpus cannot be read.
+    """
+    from hrag.evaluation.question_corpus import read_corpus  # noqa: PLC0415
+
+    documents = [*read_corpus(corpus)]
+    inputs = [_input_document(document) for document in documents if str(document.body).strip()]
+    if blank := len(documents) - len(inputs):
+        show_note(
+            f"warning: {counted(blank, 'document')} of {corpus} skipped: no title and no text"
+        )
+    return inputs
 
 
 @contextmanager

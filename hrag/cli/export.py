@@ -47,6 +47,7 @@ from hrag.cli.options import (
     Tenant,
     Where,
     all_documents,
+    check_target,
     connect,
     connection_options,
 )
@@ -54,6 +55,7 @@ from hrag.cli.render import counted
 from hrag.cli.terminal import ExitCode, Failure, output, show_note
 from hrag.host import durable_files
 from hrag.host.private_files import opener
+from hrag.values.collections import SettingsRequest
 from hrag.values.documents import Document, DocumentInfo
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
@@ -121,6 +123,8 @@ def export(
       hrag export --format cypher | cypher-shell
     """
     filter = parse_filters(where, WHERE_OPTION)
+    if target is not None:
+        check_target(target)
     with connect(credentials, indexer, retriever) as client:
         settings = client.get_collection(tenant, collection)
         reader = ExportReader(client, tenant, collection)
@@ -263,13 +267,10 @@ def import_documents(
       gunzip < search.jsonl.gz | hrag import - --tenant acme
       hrag export | hrag import - --indexer other:50051
     """
-    with _open_input(source) as file, connect(credentials, indexer=indexer) as client:
-        lines = lines_of(file, MAX_LINE_BYTES)
-        first = next(lines, None)
-        try:
-            settings = parse_header(first.content if first else b"")
-        except NotAnExport as error:
-            raise Failure(f"{source}: {error}") from None
+    with (
+        _open_export(source) as (settings, lines),
+        connect(credentials, indexer=indexer) as client,
+    ):
         if create:
             with suppress(CollectionExists):
                 client.create_collection(tenant, collection, settings)
@@ -287,6 +288,22 @@ def import_documents(
             raise progress.error
     if progress.failures:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _open_export(source: Path) -> Iterator[tuple[SettingsRequest, Iterator[Line]]]:
+    """Yields the settings of the exported collection, and the lines after the first.
+
+    Raises Failure if the file cannot be read or is no export.
+    """
+    with _open_input(source) as file:
+        lines = lines_of(file, MAX_LINE_BYTES)
+        first = next(lines, None)
+        try:
+            settings = parse_header(first.content if first else b"")
+        except NotAnExport as error:
+            raise Failure(f"{source}: {error}", ExitCode.USAGE) from None
+        yield settings, lines
 
 
 @contextmanager

@@ -19,7 +19,14 @@ import typer
 
 from hrag.cli import archives
 from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
-from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
+from hrag.cli.ingest_files import (
+    EXTENSIONS,
+    FoundDocuments,
+    find,
+    is_folder,
+    require_readable,
+    unreadable_reason,
+)
 from hrag.cli.ingest_progress import (
     DocumentOutcome,
     IngestProgress,
@@ -49,6 +56,7 @@ from hrag.cli.options import (
     all_documents,
     connect,
     connection_options,
+    warn_of_unused,
 )
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
@@ -277,6 +285,11 @@ def _find_inputs(
         for path in paths:
             if not is_folder(path):
                 raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+    if not any(is_folder(path) or archives.is_archive_name(str(path)) for path in paths):
+        warn_of_unused("without a folder or an archive", {"--glob": bool(globs)})
+    # A path that cannot be read is reported, and the others are stored.
+    if all(map(unreadable_reason, paths)):
+        require_readable(paths)
     inputs = find(paths, globs, user_fields, root, text_field)
     count = len(inputs.documents)
     if not count:

@@ -36,6 +36,7 @@ from hrag.cli.input_documents import (
     read_document,
     readable_path,
 )
+from hrag.cli.terminal import ExitCode, Failure
 from hrag.values import formats
 from hrag.values.documents import ROOT_KEY, Document
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
@@ -169,6 +170,25 @@ def find(
             elif is_document:
                 result.documents.append(_input_document(file, source, fields, first_with_id))
     return result
+
+
+def require_readable(paths: Iterable[Path]) -> None:
+    """Raises Failure if one of the files and folders does not exist or may not be read."""
+    for path in paths:
+        if problem := unreadable_reason(path):
+            raise Failure(f"{path}: {problem}", ExitCode.USAGE)
+
+
+def unreadable_reason(path: Path) -> str:
+    """Returns why a file or folder cannot be opened, or an empty text. Opens no pipe."""
+    try:
+        if is_folder(path):
+            os.scandir(path).close()
+        elif stat.S_ISREG(path.stat().st_mode):
+            path.open("rb").close()
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
 
 
 def _root_of(folder: Path) -> str:

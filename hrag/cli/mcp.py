@@ -18,6 +18,7 @@ from hrag.cli.options import (
     Tenant,
     TokenBudget,
     connection_options,
+    warn_of_unused,
 )
 from hrag.host.addresses import MAX_PORT
 from hrag.values.limits import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT
@@ -84,6 +85,8 @@ def mcp(
     """
     if http:
         _check_address(http, expose)
+    else:
+        warn_of_unused("without --http", {"--expose": expose})
     mcp_server = module_of_extra("hrag.cli.mcp_server", "mcp", "hrag mcp")
     mcp_server.run(
         retriever,

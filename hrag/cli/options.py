@@ -4,9 +4,11 @@ The function of a command receives a group of options as one value. `connect` cr
 the options of the connection. The errors of this client name the addresses of the services.
 """
 
+import errno
 import inspect
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import wraps
@@ -17,7 +19,7 @@ import typer
 
 from hrag.cli.option_values import FILTER_HELP, FILTER_OPTION, WHERE_HELP, WHERE_OPTION
 from hrag.cli.startup import wait_for_start
-from hrag.cli.terminal import ExitCode, Failure
+from hrag.cli.terminal import ExitCode, Failure, show_note
 from hrag.host.addresses import dial_address
 from hrag.values.collections import Collection, Listing
 from hrag.values.documents import DocumentInfo
@@ -167,6 +169,27 @@ def confirm(question: str, *, yes: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
+def warn_of_unused(why: str, options: Mapping[str, bool]) -> None:
+    """Shows the options that are set and have no effect; `why` is for example `without --http`.
+
+    The keys of `options` are the names of options; a value is True if the option is set.
+    """
+    names = [name for name, is_set in options.items() if is_set]
+    if names:
+        has = "has" if len(names) == 1 else "have"
+        show_note(f"warning: {', '.join(names)} {has} no effect {why}")
+
+
+def check_target(path: Path) -> None:
+    """Raises Failure if no file can be written at `path`. It is called before any work is done."""
+    if not path.parent.is_dir():
+        raise Failure(f"{path}: there is no folder {path.parent}", ExitCode.USAGE)
+    if path.is_dir():
+        raise Failure(f"{path}: it is a folder; it must be a file", ExitCode.USAGE)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise Failure(f"{path}: {os.strerror(errno.EACCES)}", ExitCode.USAGE)
+
+
 def option_group(
     parameter: str, make: Callable[..., Any], *, last: bool
 ) -> Callable[[Command], Command]:
@@ -261,15 +284,16 @@ def connect(credentials: Credentials, indexer: str = "", retriever: str = "") ->
     """Yields a client of the services at the addresses `indexer` and `retriever`.
 
     An empty address means that the command does not call that service. Waits for a service of this
-    machine that is just starting.
+    machine that is just starting, after it has checked the credentials. Raises InvalidArgument for
+    credentials or addresses that cannot be used.
     """
     from hrag.client import Client  # noqa: PLC0415
 
     # gRPC requires a valid address even for a service that is never called.
     addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
     named = {"indexer": indexer, "retriever": retriever}
-    wait_for_start({name: dial_address(address) for name, address in named.items() if address})
     with Client(*addresses, **asdict(credentials)) as client:
+        wait_for_start({name: dial_address(address) for name, address in named.items() if address})
         yield client
 
 

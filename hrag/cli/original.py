@@ -13,6 +13,7 @@ from hrag.cli.options import (
     DocumentId,
     Retriever,
     Tenant,
+    check_target,
     connect,
     connection_options,
 )
@@ -44,6 +45,8 @@ def original(
             "standard output is a terminal, which cannot show a file; give --output FILE",
             param_hint="--output",
         )
+    if target is not None:
+        check_target(target)
     with connect(credentials, retriever=retriever) as client:
         part = client.get_original(tenant, document_id, collection=collection)
     with open_output(target) as file:

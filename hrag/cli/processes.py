@@ -10,23 +10,35 @@ also reports that it serves. So this process needs no certificate and no key to 
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from hrag.cli.terminal import ExitCode, Failure
 from hrag.host.addresses import dial_address
 
+if TYPE_CHECKING:
+    from hrag.config import CommonSettings
+
 _POLL_S = 0.05
 _WATCH_S = 0.2
+# The file with the first and the last ephemeral port, and Linux's default for the first one.
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_EPHEMERAL_PORT = 32_768
+# Few services listen at ports from here to the ephemeral ones.
+_FIRST_FREE_PORT = 10_000
+_PORTS_TRIED = 1000
 _WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
 # The exit codes of a service that was stopped without a problem. The code is -SIGTERM if the
 # service was stopped before it had installed its signal handler.
@@ -111,7 +123,7 @@ class ServiceProcesses:
         self._logs = logs
         self._stop_s = stop_s
         self._children: list[_Child] = []
-        self._env = {
+        self.environment = {
             **os.environ,
             **(settings or {}),
             "HRAG_DATA_DIR": str(data_dir),
@@ -232,7 +244,7 @@ class ServiceProcesses:
             # child has a copy of the sockets of this process or of other children.
             process = subprocess.Popen(
                 command,
-                env=self._env,
+                env=self.environment,
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
@@ -241,13 +253,71 @@ class ServiceProcesses:
         return _Child(service, address, process, ours)
 
 
+def checked_settings(
+    environment: Mapping[str, str], *, with_gateway: bool = False
+) -> "list[CommonSettings]":
+    """Returns the settings that services with this environment would have.
+
+    Raises Failure if a setting is invalid. Each service would refuse the setting too, but in a log,
+    and the other services would start in vain.
+    """
+    from hrag.config import (  # noqa: PLC0415
+        GatewaySettings,
+        IndexerSettings,
+        RetrieverSettings,
+        SettingsError,
+        load,
+    )
+
+    classes = (IndexerSettings, RetrieverSettings, *((GatewaySettings,) if with_gateway else ()))
+    wanted, before = dict(environment), dict(os.environ)
+    try:
+        _replace_environment(wanted)
+        return [load(cls) for cls in classes]
+    except SettingsError as error:
+        raise Failure(str(error), ExitCode.USAGE) from None
+    finally:
+        _replace_environment(before)
+
+
+def _replace_environment(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 def free_addresses(count: int) -> list[str]:
-    """Returns `count` different loopback addresses whose ports are free at the moment."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+    """Returns `count` different loopback addresses whose ports are free at the moment.
+
+    Their ports are below the range of ephemeral ports, because the kernel gives an ephemeral port
+    to the next connection that needs one, perhaps before the caller listens at it. A process gets
+    each port only once, until all were used. Raises ServiceFailed if there are no free ports.
+    """
+    free = filter(_is_free, islice(_ports(), _PORTS_TRIED))
+    addresses = [f"127.0.0.1:{port}" for port in islice(free, count)]
+    if len(addresses) < count:
+        raise ServiceFailed(f"{_PORTS_TRIED:,} ports of this machine are in use")
+    return addresses
+
+
+@cache
+def _ports() -> Iterator[int]:
+    """Returns an endless iterator of the ports below the ephemeral ones, from a random one on."""
+    try:
+        last = int(_EPHEMERAL_PORTS.read_text("ascii").split()[0])
+    except OSError:
+        last = _FIRST_EPHEMERAL_PORT
+    ports = range(min(_FIRST_FREE_PORT, last // 2), last)
+    start = random.randrange(len(ports))
+    return cycle((*ports[start:], *ports[:start]))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def with_free_port(address: str) -> str:

@@ -1,7 +1,9 @@
 """`hrag serve` runs the services until Ctrl-C; `hrag gateway` runs their HTTP gateway."""
 
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +16,11 @@ from hrag.cli.options import (
     Indexer,
     Retriever,
 )
-from hrag.cli.processes import ServiceProcesses, with_free_port
+from hrag.cli.processes import ServiceProcesses, checked_settings, with_free_port
 from hrag.cli.terminal import interrupt_on_signals, output, show_note
+
+if TYPE_CHECKING:
+    from hrag.config import CommonSettings
 
 
 def serve(
@@ -80,16 +85,20 @@ def serve(
         module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
     interrupt_on_signals()
     _warn_of_unknown_variables()
-    services = ServiceProcesses(
-        data_dir,
-        with_free_port(indexer_address),
-        with_free_port(retriever_address),
-        http=with_free_port(http),
-        settings={
-            "HRAG_WORKERS": str(workers),
-            "HRAG_KEEP_ORIGINALS": str(keep_originals).lower(),
-        },
-    )
+    indexer, retriever = with_free_port(indexer_address), with_free_port(retriever_address)
+    os.environ |= {
+        "HRAG_DATA_DIR": str(data_dir),
+        "HRAG_INDEXER_ADDRESS": indexer,
+        "HRAG_RETRIEVER_ADDRESS": retriever,
+        "HRAG_WORKERS": str(workers),
+        "HRAG_KEEP_ORIGINALS": str(keep_originals).lower(),
+    }
+    if http := with_free_port(http):
+        os.environ["HRAG_HTTP_ADDRESS"] = http
+    _warn_of_ignored_settings(checked_settings(os.environ, with_gateway=bool(http)))
+    # The variable is removed if the store is in a database.
+    data_dir = Path(os.environ.get("HRAG_DATA_DIR", DEFAULT_DATA_DIR))
+    services = ServiceProcesses(data_dir, indexer, retriever, http=http)
     console = output()
     try:
         with services:
@@ -109,6 +118,13 @@ def _warn_of_unknown_variables() -> None:
     for variable, nearest in pop_unknown_variables().items():
         hint = f"; the nearest name is {nearest}" if nearest else ""
         show_note(f"warning: {variable} is no setting of hrag and has no effect{hint}")
+
+
+def _warn_of_ignored_settings(settings: "Sequence[CommonSettings]") -> None:
+    from hrag.required_settings import pop_ineffective  # noqa: PLC0415
+
+    for ineffective in pop_ineffective(*settings, is_whole=True):
+        show_note(f"warning: {ineffective}")
 
 
 def gateway(

@@ -26,6 +26,7 @@ from hrag.cli.terminal import (
     output,
     print_json,
     print_line,
+    show_note,
 )
 from hrag.text.plain_text import printable
 from hrag.values.errors import DataLoss, HragError
@@ -294,21 +295,23 @@ def open_store(data_dir: Path | None = None) -> "Engine":
 
     `data_dir` is the folder of the store's files; None means the folder that HRAG_DATA_DIR names.
     The function opens no file yet. From this call on, SIGTERM and SIGHUP interrupt the command like
-    Ctrl-C, so that the command can clean up and write its audit entry. Raises Failure if a variable
-    has a wrong value.
+    Ctrl-C, so that the command can clean up and write its audit entry. Shows the settings that have
+    no effect. Raises Failure if a variable has a wrong value.
     """
     # The modules of settings and storage are slow to import, so only commands that need them
     # import them.
     from hrag.config import EngineSettings, SettingsError, load  # noqa: PLC0415
     from hrag.engine import open_engine  # noqa: PLC0415
+    from hrag.required_settings import pop_ineffective  # noqa: PLC0415
 
     interrupt_on_signals()
+    overrides = {} if data_dir is None else {"HRAG_DATA_DIR": data_dir}
     try:
-        settings = load(EngineSettings)
+        settings = load(EngineSettings, **overrides)
     except SettingsError as error:
         raise Failure(str(error), ExitCode.USAGE) from None
-    if data_dir is not None:
-        settings = settings.model_copy(update={"data_dir": data_dir})
+    for ineffective in pop_ineffective(settings):
+        show_note(f"warning: {ineffective}")
     return open_engine(settings)
 
 

@@ -4,6 +4,7 @@ The services are real processes on free loopback ports. At the end, also after a
 they are stopped and the folder is removed.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +22,9 @@ from hrag.cli.ingest_progress import (
     show_skipped,
 )
 from hrag.cli.input_documents import InputDocument
-from hrag.cli.processes import ServiceProcesses, free_addresses
+from hrag.cli.processes import ServiceProcesses, checked_settings, free_addresses
 from hrag.cli.render import counted
-from hrag.cli.terminal import Failure
+from hrag.cli.terminal import Failure, show_note
 from hrag.text.plain_text import printable
 from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
@@ -63,6 +64,9 @@ _SETTINGS = {
     "HRAG_TENANT_QUOTAS_FILE": "",
 }
 
+# `hrag compare` calls the chat model itself.
+_USED = ("compare", "HRAG_CHAT_MODEL")
+
 
 @contextmanager
 def temporary_services(
@@ -71,10 +75,12 @@ def temporary_services(
     """Starts both services; yields a client; stops them and removes their folder.
 
     `name` is part of the folder's name. `settings` are environment variables of the services. On an
-    error, the last lines of the services' logs are written to standard error. Raises ServiceFailed.
+    error, the last lines of the services' logs are written to standard error. Shows the settings of
+    the environment that have no effect. Raises ServiceFailed, and Failure for an invalid setting.
     """
     from hrag.client import Client  # noqa: PLC0415
 
+    _warn_of_ignored_settings(name, {**_SETTINGS, **settings})
     indexer, retriever = free_addresses(2)
     with tempfile.TemporaryDirectory(prefix=f"hrag-{name}-") as folder:
         services = ServiceProcesses(
@@ -85,6 +91,7 @@ def temporary_services(
             settings={**_SETTINGS, **settings},
             stop_s=_STOP_S,
         )
+        checked_settings(services.environment)
         try:
             with services:
                 _wait_until_serving(console, services)
@@ -94,6 +101,21 @@ def temporary_services(
         except (Failure, HragError):
             _show_logs(services)
             raise
+
+
+def _warn_of_ignored_settings(name: str, settings: Mapping[str, str]) -> None:
+    """Shows which variables of the environment the services of `hrag <name>` do not get."""
+    ignored = [
+        variable
+        for variable, value in {"HRAG_DATA_DIR": "", **settings}.items()
+        if os.environ.get(variable, value) not in ("", value) and (name, variable) != _USED
+    ]
+    if ignored:
+        has = "has" if len(ignored) == 1 else "have"
+        show_note(
+            f"warning: {', '.join(ignored)} {has} no effect on hrag {name}, which starts services "
+            "with fixed settings on an empty store"
+        )
 
 
 def _wait_until_serving(console: Console, services: ServiceProcesses) -> None:

@@ -57,6 +57,7 @@ _EXIT_CODES: dict[type[HragError], ExitCode] = {
     errors.BlankDocument: ExitCode.FAILED,
     errors.TooLarge: ExitCode.FAILED,
     errors.FolderRefused: ExitCode.USAGE,
+    errors.DatabaseRefused: ExitCode.USAGE,
     errors.StoreUnusable: ExitCode.FAILED,
     errors.DocumentChanged: ExitCode.UNAVAILABLE,
     errors.CollectionNotFound: ExitCode.NOT_FOUND,

@@ -130,11 +130,12 @@ def _check_files(ca_file: File | None, cert_file: File | None, key_file: File | 
         if cert_file is not None and key_file is not None:
             check_pair(Path(cert_file), Path(key_file))
         elif cert_file is not None or key_file is not None:
-            missing = "key_file"
+            field, missing = "cert_file", "key_file"
             if cert_file is None:
                 field, missing = missing, field
             raise ValueError(
-                f"it is given without {missing}; give both or neither (--cert and --key)"
+                f"it is '{cert_file or key_file}' and needs {missing}; give both or neither "
+                "(--cert and --key, or HRAG_CERT_FILE and HRAG_KEY_FILE)"
             )
         field = "ca_file"
         if ca_file is not None:

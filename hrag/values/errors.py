@@ -206,6 +206,13 @@ class FolderRefused(StoreUnavailable):
     """The folder that was named for a store or a backup must not be used. Not retryable."""
 
 
+class DatabaseRefused(StoreUnavailable):
+    """The database refuses hrag's role, password or rights, or lacks an extension.
+
+    A retry does not help until an operator has changed a setting or the database.
+    """
+
+
 class StoreMissing(StoreUnavailable):
     """There is no store yet. The indexer creates it when it starts."""
 

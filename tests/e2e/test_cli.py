@@ -282,10 +282,11 @@ def test_death_of_one_service_stops_the_other(tmp_path, module):
 
 
 def test_wrong_setting_of_a_service_is_shown(tmp_path):
-    env = {**os.environ, "HRAG_EMBEDDER": "nonsense", "HRAG_DATA_DIR": str(tmp_path)}
+    """Only a service reads the files that a setting names."""
+    env = {**os.environ, "HRAG_AUTH": "api_key", "HRAG_DATA_DIR": str(tmp_path)}
     command = [*_HRAG, "serve", "--indexer-address", "127.0.0.1:0"]
     command += ["--retriever-address", "127.0.0.1:0"]
     done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "HRAG_EMBEDDER" in done.stderr
+    assert "HRAG_API_KEYS_FILE" in done.stderr
     assert "exit code 2" in done.stderr

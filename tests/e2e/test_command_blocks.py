@@ -4,6 +4,10 @@ A page is one session of a shell, in a folder with the files that the page names
 on free ports, so addresses of the page are replaced. Before a block that starts services, earlier
 services are stopped. A page without such a block finds running services.
 
+The session must print the output that the page shows. A comment in the line before a block of
+output names the command that prints it, if the page does not show the command, or says what the
+block is instead.
+
 The tutorial has a test of its own in `test_manuals`, which also compares its output.
 """
 
@@ -21,7 +25,15 @@ import pytest
 
 from hrag.cli.processes import free_addresses
 from tests.support.documents.pdfs import pdf_of
-from tests.support.manuals import ROOT, command_blocks, page_id
+from tests.support.manuals import (
+    ROOT,
+    CommandBlock,
+    OutputBlock,
+    command_blocks,
+    page_id,
+    session_blocks,
+)
+from tests.support.shown_output import matches, unprinted
 
 _PAGES = [
     ROOT / "README.md",
@@ -89,6 +101,56 @@ def test_a_block_that_does_not_run_says_why(page: Path) -> None:
     assert all(len(reason.split()) > 2 for reason in reasons)
 
 
+@pytest.mark.parametrize("page", [page for page in _PAGES if page not in _RUN], ids=page_id)
+def test_output_of_a_page_without_a_session_says_what_it_is(page: Path) -> None:
+    assert [block.text for block in _outputs(page) if not block.not_printed] == []
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=page_id)
+def test_every_comment_about_output_is_read(page: Path) -> None:
+    """A comment that is not in the line before a block would be ignored."""
+    text = page.read_text("utf-8")
+    comments = text.count("<!-- printed by:") + text.count("<!-- not printed:")
+    assert comments == sum(bool(block.command or block.not_printed) for block in _outputs(page))
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "is_same"),
+    [
+        ({"a": 1, "b": ["x"]}, {"a": 1, "b": ["x"]}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({"a": [1]}, {"a": [1, 2]}, False),
+        ({"a": "..."}, {"a": {"b": 2}}, True),
+        ({"score": 0.67}, {"score": 0.5}, True),
+        ({"score": 0.67}, {"score": "high"}, False),
+        ({"meta": {"timestamp": "2026-01-01"}}, {"meta": {"timestamp": "2027-02-02"}}, True),
+    ],
+)
+def test_shown_output_may_differ_only_in_what_varies(
+    shown: object, printed: object, is_same: bool
+) -> None:
+    assert matches(shown, printed) == is_same
+
+
+def test_output_that_was_not_printed_is_found() -> None:
+    text = OutputBlock("text", "first\nsecond\n", "", "")
+    assert unprinted(text, "the first line") == ["second"]
+    shown = OutputBlock("json", '{"a": 1}\n{"a": 2}\n', "", "")
+    assert unprinted(shown, 'log {x} {"a": 2}{"b": 1}') == ['{"a": 1}']
+
+
+def _outputs(page: Path) -> list[OutputBlock]:
+    return [block for block in session_blocks(page) if isinstance(block, OutputBlock)]
+
+
+def _commands(block: CommandBlock | OutputBlock) -> str:
+    """Returns the commands of a block. One that the page does not show may fail."""
+    if isinstance(block, OutputBlock):
+        return f"{block.command} || true\n" if block.command else ""
+    return "" if block.norun else textwrap.dedent(block.text)
+
+
 def _waiting(text: str) -> str:
     """Returns the commands with a wait after those that start services."""
     lines = text.splitlines(keepends=True)
@@ -101,11 +163,11 @@ def _waiting(text: str) -> str:
 
 
 def _script(page: Path, addresses: list[str]) -> str:
-    blocks = [block.text for block in command_blocks(page) if not block.norun]
+    blocks = [*filter(None, map(_commands, session_blocks(page)))]
     parts = [_STARTED]
     if not any(map(_SERVES.search, blocks)):
         parts.append(_SERVED)
-    for text in map(textwrap.dedent, blocks):
+    for text in blocks:
         if _SERVES.search(text):
             parts.append("stop\n")
         parts.append(_waiting(_FOREGROUND.sub(r"\1 &\2", text)))
@@ -162,3 +224,11 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(session.pid, signal.SIGKILL)
     assert session.returncode == 0, output
+    for shown, used in zip(_ADDRESSES, addresses, strict=True):
+        output = output.replace(used, shown)
+    missing = [line for block in _outputs(page) for line in _unprinted(block, output)]
+    assert missing == [], output
+
+
+def _unprinted(block: OutputBlock, output: str) -> list[str]:
+    return [] if block.not_printed else unprinted(block, output)

@@ -75,7 +75,8 @@ def test_demo_ignores_the_chat_model_setting(tmp_path, files):
 
 
 def test_demo_shows_the_log_of_services_that_fail(tmp_path, files):
-    done = _demo(tmp_path, str(files), HIERARCHICAL_OVERLAP_RATIO="7")
+    """Only a service compares its embedders."""
+    done = _demo(tmp_path, str(files), HRAG_PREVIOUS_EMBEDDER="builtin")
     assert done.returncode == 2
-    assert "HIERARCHICAL_OVERLAP_RATIO" in done.stderr
+    assert "HRAG_EMBEDDER and HRAG_PREVIOUS_EMBEDDER both name" in done.stderr
     assert "exit code 2" in done.stderr

@@ -22,8 +22,10 @@ from hrag.types import (
 )
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.values.answers import AnswerEnd
+from tests.support.manuals import ROOT, blocks
 from tests.support.servers.openai_server import OpenAIServer, hang_up, refuse
 from tests.support.servers.processes import FAST, Process, Running, running
+from tests.support.shown_output import matches
 
 _SECRET = "Zyzzyva"
 _KEY = f"sk-{_SECRET}"
@@ -120,6 +122,20 @@ def test_every_call_is_logged_with_method_tenant_and_code(services: Running) -> 
     assert logged == [("call", "info", "t", "INVALID_ARGUMENT"), ("call", "debug", "t", "OK")]
     assert all(call["ms"] > 0 and call["method"].endswith("/Search") for call in calls)
     assert all(call["service"] == "retriever" for call in calls)
+
+
+def test_a_line_of_the_log_is_like_the_one_that_the_manual_shows(services: Running) -> None:
+    (block,) = blocks(ROOT / "docs" / "operations" / "monitoring.md", "json")
+    shown = json.loads(block.text)
+    request = rpb.SearchRequest(tenant_id="t", text="cats", collection="missing")
+    with pytest.raises(grpc.RpcError):
+        services.raw_retriever.Search(
+            request, metadata=(("x-request-id", shown["request_id"]),), timeout=5
+        )
+    (line,) = (
+        line for line in _lines(services.retriever) if line.get("request_id") == shown["request_id"]
+    )
+    assert matches({**shown, "tenant": "t"}, line), line
 
 
 @pytest.mark.parametrize("service", ["indexer", "retriever"])

@@ -78,7 +78,7 @@ def test_services_on_all_addresses_serve_clients_with_certificate_and_key(secure
             result = CliRunner().invoke(app, [*command, "--tenant", TENANT, *certificate], env=env)
             assert result.exit_code == 0, result.output
         wrong = CliRunner().invoke(app, ["search", "cats", *certificate[:2]], env=env)
-        assert "cert_file: it is given without key_file" in wrong.stderr
+        assert "and needs key_file" in wrong.stderr
     services.check_stopped_cleanly()
 
 

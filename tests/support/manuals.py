@@ -52,5 +52,39 @@ def command_blocks(page: Path) -> list[CommandBlock]:
 
     The comment `<!-- norun: reason -->` in the line before a block says why no test can run it.
     """
-    matches = _COMMANDS.findall(page.read_text("utf-8"))
-    return [CommandBlock(text, reason) for reason, text in matches]
+    return [block for block in session_blocks(page) if isinstance(block, CommandBlock)]
+
+
+class OutputBlock(NamedTuple):
+    """A block of text or JSON, with the command that prints it or the reason why none does.
+
+    If both are empty, commands of the page print the block.
+    """
+
+    language: str
+    text: str
+    command: str
+    not_printed: str
+
+
+_KINDS = ("printed by", "not printed")
+_OUTPUT = re.compile(
+    r"(?:^ *<!-- (printed by|not printed): ([^\n]*?) -->\n)?^ *```(json|text|console)\n(.*?)^ *```",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def session_blocks(page: Path) -> list[CommandBlock | OutputBlock]:
+    """Returns the blocks of shell commands and of output of a page, in the page's order.
+
+    The comment `<!-- printed by: command -->` in the line before a block of output names a command
+    that the page does not show, and `<!-- not printed: reason -->` says what the block is instead.
+    """
+    text = page.read_text("utf-8")
+    found: list[tuple[int, CommandBlock | OutputBlock]] = []
+    for match in _COMMANDS.finditer(text):
+        found.append((match.start(), CommandBlock(match[2], match[1] or "")))
+    for match in _OUTPUT.finditer(text):
+        command, reason = (match[2] if match[1] == kind else "" for kind in _KINDS)
+        found.append((match.start(), OutputBlock(match[3], match[4], command, reason)))
+    return [block for _, block in sorted(found, key=lambda one: one[0])]

@@ -1,9 +1,9 @@
 """The process of a service: settings, logs, signals, exit codes.
 
-The exit code is 0 after a stop, 1 if the service cannot run, and 2 for an invalid setting. SIGTERM
-and SIGINT stop a service. With HRAG_STOP_ON_EOF, the end of standard input stops a service too: if
-standard input is a pipe from a parent process, the service stops when the parent ends, even if the
-parent is killed.
+The exit code is 0 after a stop, 1 if the service cannot run, and 2 for an invalid setting, also one
+that the database refuses. SIGTERM and SIGINT stop a service. With HRAG_STOP_ON_EOF, the end of
+standard input stops a service too: if standard input is a pipe from a parent process, the service
+stops when the parent ends, even if the parent is killed.
 """
 
 import gc
@@ -22,8 +22,9 @@ from threadpoolctl import threadpool_limits
 from hrag.config import CommonSettings, SettingsError, load, pop_unknown_variables
 from hrag.host import private_files
 from hrag.observe import audit, log, tracing
+from hrag.required_settings import pop_ineffective
 from hrag.server.serving.grpc_server import Server
-from hrag.values.errors import HragError, StoreMissing, outcome_of
+from hrag.values.errors import DatabaseRefused, HragError, StoreMissing, outcome_of
 
 _log = structlog.get_logger()
 
@@ -47,7 +48,7 @@ def run(
     """Runs a service: loads the settings, sets up logs and signals, and calls `serve`.
 
     `serve` must serve until its second argument, an event, is set. Exits the process with code 1 if
-    the service cannot run, and with code 2 if a setting is invalid.
+    the service cannot run, and with code 2 if a setting is invalid or the database refuses it.
     """
     private_files.set_umask()
     try:
@@ -58,6 +59,8 @@ def run(
     log.configure(name, settings.log_format, settings.log_level)
     for variable, nearest in pop_unknown_variables().items():
         _log.warning("unknown_setting", variable=variable, nearest=nearest)
+    for ineffective in pop_ineffective(settings):
+        _log.warning("setting_without_effect", problem=str(ineffective))
     # Calls run in parallel, and several BLAS threads for each call would compete for the cores.
     # When eight threads scanned tails of 8,000 leaves, they made 470 scans a second with several
     # BLAS threads for each scan, and 7,300 scans a second with one BLAS thread for each scan.
@@ -71,7 +74,7 @@ def run(
         audit.configure(name, settings)
         tracing.configure(name, settings)
         serve(settings, stopping)
-    except SettingsError as error:
+    except (SettingsError, DatabaseRefused) as error:
         _log.error("invalid_setting", problem=str(error))
         sys.exit(2)
     except HragError as error:

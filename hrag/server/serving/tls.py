@@ -41,15 +41,10 @@ def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | N
 
 def _configured_files(settings: CommonSettings) -> "_CertificateFiles | None":
     cert_file, key_file = settings.tls_cert_file, settings.tls_key_file
-    client_ca_file = settings.tls_client_ca_file
-    if cert_file is None and key_file is None and client_ca_file is None:
-        return None
+    # The settings never contain only one of the two files.
     if cert_file is None or key_file is None:
-        raise SettingsError(
-            "HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE must be set together, and "
-            "HRAG_TLS_CLIENT_CA_FILE needs both"
-        )
-    return _CertificateFiles(cert_file, key_file, client_ca_file)
+        return None
+    return _CertificateFiles(cert_file, key_file, settings.tls_client_ca_file)
 
 
 def _open_or_raise(open_files: Callable[[], Usable]) -> Usable:

@@ -1,5 +1,6 @@
 """Services survive an outage of their database, but end if it is missing when they start."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
@@ -17,6 +19,7 @@ from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
+from tests.support.servers.forked import HRAG, ran
 from tests.support.servers.postgres_server import PASSWORD, PostgresServer
 from tests.support.servers.processes import FAST, Process, Running, running
 from tests.support.servers.stores import settings_of
@@ -124,6 +127,31 @@ def test_a_wrong_dsn_ends_the_service_with_the_reason(
 ) -> None:
     dsn = settings_of(data_dir)["HRAG_POSTGRES_DSN"].replace(ours, wrong)
     process = Process(service, data_dir, {**FAST, "HRAG_POSTGRES_DSN": dsn})
-    assert process.wait() == 1
-    assert words in process.log
+    assert process.wait() == 2
+    (line,) = [line for line in process.log.splitlines() if "invalid_setting" in line]
+    assert words in line
+    assert "correct HRAG_POSTGRES_DSN" in line
     assert PASSWORD not in process.log
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"dbname": "missing"}, 2, "correct HRAG_POSTGRES_DSN"),
+        ({"user": "nobody", "password": "x"}, 2, "correct HRAG_POSTGRES_DSN"),
+        ({"sslmode": "bogus"}, 2, "correct HRAG_POSTGRES_DSN"),
+        ({"port": "1"}, 4, "is not available"),
+    ],
+)
+@pytest.mark.parametrize("command", ["postgres migrate", "reindex"])
+def test_a_command_says_with_its_exit_code_whether_a_retry_may_help(
+    data_dir: Path, command: str, change: dict[str, str], code: int, words: str
+) -> None:
+    ours = settings_of(data_dir)
+    wrong = psycopg.conninfo.make_conninfo(ours["HRAG_POSTGRES_DSN"], **change)
+    environment = {**os.environ, **ours, "HRAG_POSTGRES_DSN": wrong}
+    done = ran(*HRAG, *command.split(), environment=environment)
+    assert done.returncode == code
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("error: PostgreSQL ")
+    assert words in error

@@ -30,7 +30,7 @@ from hrag.engine.postgres.store.failures import (
 )
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
-from hrag.values.errors import DeadlineExceeded, HragError, StoreUnavailable
+from hrag.values.errors import DatabaseRefused, DeadlineExceeded, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ class PostgresDatabase:
         is_writer: bool = False,
         times: ConnectionTimes = DEFAULT_TIMES,
     ) -> None:
-        """Stores the arguments; raises StoreUnavailable if the DSN is malformed.
+        """Stores the arguments; raises DatabaseRefused if the DSN is malformed.
 
         `dsn` is a URI or a keyword string in libpq's syntax. `application_name` is the name
         under which the server's administrator sees this process. With `is_writer`, connections
@@ -102,7 +102,7 @@ class PostgresDatabase:
             self._parameters = parameters | conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
             # The cause is hidden (`from None`) because libpq's message may contain the password.
-            raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
+            raise DatabaseRefused("the DSN of PostgreSQL is malformed") from None
         self._times = times
         self._pool = Pool(self._connect, max_connections, times)
         # Health checks have a separate connection, so that they succeed even while all connections
@@ -129,9 +129,9 @@ class PostgresDatabase:
         """Runs the block in a transaction that is committed at the end, or not at all.
 
         Each statement sees all changes that other transactions committed before it. The deadline
-        applies as for `read`. Raises StoreUnavailable, StoreMissing, StorageFull, DataLoss,
-        TooBusy, DeadlineExceeded and Cancelled. If StoreUnavailable is raised by the commit, the
-        changes may have been committed.
+        applies as for `read`. Raises StoreUnavailable, DatabaseRefused, StoreMissing, StorageFull,
+        DataLoss, TooBusy, DeadlineExceeded and Cancelled. If StoreUnavailable is raised by the
+        commit, the changes may have been committed.
         """
         with self._transaction(_BEGIN_WRITING, deadline) as connection:
             yield connection

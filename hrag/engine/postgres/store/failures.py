@@ -17,6 +17,7 @@ import psycopg
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
     Cancelled,
+    DatabaseRefused,
     DataLoss,
     DeadlineExceeded,
     HragError,
@@ -46,11 +47,23 @@ _UNAVAILABLE = frozenset(
         *("53000", "53200", "53300", "53400"),
         # The server ended an idle session, an idle transaction, or a long transaction.
         *("57P05", "25P03", "25P04"),
-        # The role, the password or the database is wrong.
-        *("28000", "28P01", "3D000"),
         # The server's disk or one of its files failed.
         *("58000", "58030", "58P01"),
     }
+)
+# The role, the password or the database is wrong.
+_REFUSED = frozenset({"28000", "28P01", "3D000"})
+# The same in an error that a new connection failed with, which has no SQLSTATE. The messages are
+# those of the server, of PgBouncer and of libpq. Servers that write another language than English
+# are not understood: their refusals count as errors of the connection.
+_REFUSED_CONNECTION = re.compile(
+    r"password authentication failed|no password supplied|pg_hba\.conf"
+    r"|(role|database|user) \"[^\"]*\" does not exist|no such (database|user)"
+    r"|is not permitted to log in|permission denied for database"
+    r"|unrecognized configuration parameter|server does not support SSL"
+    r"|root certificate file|certificate verify failed"
+    # psycopg's error for parameters with which libpq tries no server.
+    r"|^connection is bad: (?!connection to server)"
 )
 # The server is read-only, shuts down, starts, has crashed, or dropped the database.
 _SERVER_LOST = frozenset({_READ_ONLY, "57P01", "57P02", "57P03", "57P04"})
@@ -123,9 +136,8 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     sqlstate = _sqlstate(error)
     if sqlstate in (_QUERY_CANCELED, _LOCK_NOT_AVAILABLE):
         return _cancellation_error(error, deadline)
-    if sqlstate == _INSUFFICIENT_PRIVILEGE:
-        detail = f"the role {role}: {_message(error)}"
-        return StoreUnavailable("the role of hrag in PostgreSQL lacks a right", detail=detail)
+    if refusal := _refusal(error, role):
+        return refusal
     kind = Conflict if _is_of_old_shard(error) else _ERROR_BY_SQLSTATE.get(sqlstate)
     if kind is not None:
         return kind(f"PostgreSQL: {_message(error)}")
@@ -194,6 +206,22 @@ def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     if not deadline.is_waiting():
         return Cancelled("the call was cancelled while PostgreSQL was working")
     return StoreUnavailable(f"PostgreSQL: {_message(error)}")
+
+
+def _refusal(error: psycopg.Error, role: str) -> DatabaseRefused | None:
+    """Returns an error that says what an operator must do; None if the error is no refusal."""
+    sqlstate, message = _sqlstate(error), _message(error)
+    if sqlstate == _INSUFFICIENT_PRIVILEGE:
+        remedy = "deploy/postgres/roles.sql grants what hrag needs"
+        return DatabaseRefused(
+            "the role of hrag in PostgreSQL lacks a right",
+            detail=f"the role {role}: {message}; {remedy}",
+        )
+    is_refused = _is_connection_error(error) and _REFUSED_CONNECTION.search(message)
+    if sqlstate in _REFUSED or is_refused:
+        remedy = "correct HRAG_POSTGRES_DSN, or the role or the database that it names"
+        return DatabaseRefused("PostgreSQL refuses the connection", detail=f"{message}; {remedy}")
+    return None
 
 
 def _unavailable_error(error: psycopg.Error, deadline: Deadline) -> HragError:

@@ -20,7 +20,7 @@ from hrag.engine.postgres.store.cluster import has_citus, is_distributed
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.reports import MigrationReport
-from hrag.values.errors import StoreMissing, StoreUnusable
+from hrag.values.errors import DatabaseRefused, StoreMissing, StoreUnusable
 
 MIGRATION_LOCK = int.from_bytes(b"hrag")
 """The key of the advisory lock that the transaction of each migration acquires."""
@@ -89,9 +89,9 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
     transactions see it only in the newest version. If the database has nodes of Citus, one
     transaction at the end distributes the tables that are not distributed yet.
 
-    Raises StoreUnusable if the server is older than `oldest_server`, if pgvector is too old, if
-    the role lacks a right, or if a newer version of hrag has migrated the store. The message says
-    what to do.
+    Raises StoreUnusable if the server is older than `oldest_server` or if a newer version of hrag
+    has migrated the store, and DatabaseRefused if pgvector is missing or too old or if the role
+    lacks a right. The message says what to do.
     """
     with database.write() as connection:
         before = after = _lock_version(connection)
@@ -130,9 +130,9 @@ def _lock_version(connection: Connection) -> int:
 def create_or_check(database: PostgresDatabase) -> None:
     """Creates the store if the database has none; otherwise checks its schema version.
 
-    Raises StoreUnusable if the store does not have the newest version, if the nodes of a Citus
-    cluster would refuse the role, or if the role may not create a store. When it creates a store,
-    it also raises the errors of `migrate`.
+    Raises StoreUnusable if the store does not have the newest version, and DatabaseRefused if the
+    nodes of a Citus cluster would refuse the role or if the role may not create a store. When it
+    creates a store, it also raises the errors of `migrate`.
     """
     with database.read() as connection:
         version = _read_version(connection)
@@ -148,8 +148,8 @@ def create_or_check(database: PostgresDatabase) -> None:
 def check_version(connection: Connection) -> None:
     """Raises StoreUnusable if the store does not have the newest schema version.
 
-    Also raises it if the nodes of a Citus cluster would refuse the role. The message names the
-    command to run. Raises StoreMissing if the database has no store.
+    Raises DatabaseRefused if the nodes of a Citus cluster would refuse the role. The message names
+    the command to run. Raises StoreMissing if the database has no store.
     """
     version = _read_version(connection)
     if version == 0:
@@ -208,14 +208,14 @@ def _require_newest(version: int) -> None:
 def _require_right_to_create(connection: Connection) -> None:
     role, may_create = connection.execute(_CREATION_RIGHT).fetchone() or ("", True)
     if not may_create:
-        raise StoreUnusable(
+        raise DatabaseRefused(
             f"the database {connection.info.dbname} holds no store, and the role {role} may not "
             "create one: run hrag postgres migrate as the owner"
         )
 
 
 def _require_login_to_nodes(connection: Connection) -> None:
-    """Raises StoreUnusable if the tables are on nodes of Citus that would refuse the role.
+    """Raises DatabaseRefused if the tables are on nodes of Citus that would refuse the role.
 
     Citus logs in to nodes as the current role. The role of the services may do so only after
     deploy/citus.sql has run.
@@ -224,7 +224,7 @@ def _require_login_to_nodes(connection: Connection) -> None:
         return
     role, can_log_in = connection.execute(_LOGIN_RIGHT).fetchone() or ("", True)
     if not can_log_in:
-        raise StoreUnusable(
+        raise DatabaseRefused(
             f"the nodes of Citus would refuse the role {role}, which may not log in: let a "
             "superuser run deploy/citus.sql on the coordinator"
         )
@@ -249,7 +249,7 @@ def _require_server(connection: Connection, oldest_server: int) -> None:
 def _require_vector(connection: Connection) -> None:
     """Installs the extension pgvector in the database if it is not installed.
 
-    Raises StoreUnusable if pgvector cannot be installed, if it is too old, or if its types are
+    Raises DatabaseRefused if pgvector cannot be installed, if it is too old, or if its types are
     not in the search path of the role.
     """
     needed = ".".join(map(str, _OLDEST_VECTOR))
@@ -258,7 +258,7 @@ def _require_vector(connection: Connection) -> None:
         " FROM pg_available_extensions WHERE name = 'vector'"
     ).fetchone()
     if row is None:
-        raise StoreUnusable(
+        raise DatabaseRefused(
             f"the server does not have pgvector; install version {needed} or newer on the "
             "server's machine"
         )
@@ -269,7 +269,7 @@ def _require_vector(connection: Connection) -> None:
             if installed
             else "install a newer version on the server's machine"
         )
-        raise StoreUnusable(
+        raise DatabaseRefused(
             f"the server has pgvector {version}; hrag needs {needed} or newer: {remedy}"
         )
     if not installed:
@@ -281,19 +281,19 @@ def _create_vector(connection: Connection) -> None:
     try:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except psycopg.errors.InsufficientPrivilege:
-        raise StoreUnusable(
+        raise DatabaseRefused(
             f"the role {connection.info.user} may not create the extension vector: let a "
             f"superuser run CREATE EXTENSION vector in the database {connection.info.dbname}"
         ) from None
 
 
 def _require_vector_in_path(connection: Connection) -> None:
-    """Raises StoreUnusable if pgvector's schema is not in the search path."""
+    """Raises DatabaseRefused if pgvector's schema is not in the search path."""
     schema, is_in_path = connection.execute(_VECTOR_SCHEMA).fetchone() or ("", True)
     if is_in_path:
         return
     info = connection.info
-    raise StoreUnusable(
+    raise DatabaseRefused(
         f"pgvector is in the schema {schema}, which is not in the search path of {info.user}: run "
         f'ALTER DATABASE {info.dbname} SET search_path = "$user", public, {schema}, and GRANT '
         f"USAGE ON SCHEMA {schema} to the roles of hrag; a role with a separate search_path "

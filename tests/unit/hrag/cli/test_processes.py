@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,21 @@ def test_free_addresses_differ_and_can_be_bound():
         host, _, port = address.rpartition(":")
         with socket.socket() as listener:
             listener.bind((host, int(port)))
+
+
+def test_no_program_gets_a_free_address_by_chance():
+    """The kernel chooses ephemeral ports for connections, and for programs that take any port."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = [int(free_addresses(1)[0].rpartition(":")[2]) for _ in range(50)]
+    assert len(set(ports)) == 50
+    assert all(1024 <= port < first for port in ports)
+
+
+def test_a_port_in_use_is_no_free_address():
+    (address,) = free_addresses(1)
+    following = int(address.rpartition(":")[2]) + 1
+    with suppress(OSError), socket.create_server(("127.0.0.1", following)):
+        assert free_addresses(1) != [f"127.0.0.1:{following}"]
 
 
 def test_port_0_becomes_a_free_port():

@@ -4,8 +4,10 @@ import socket
 import threading
 
 import pytest
+from typer.testing import CliRunner
 
 from hrag.cli import startup
+from hrag.cli.app import app
 from hrag.cli.processes import free_addresses
 
 LONG_S = 30.0
@@ -54,3 +56,25 @@ def test_a_terminal_shows_what_is_waited_for(monkeypatch, capsys):
     (address,) = free_addresses(1)
     startup.wait_for_start({"retriever": address})
     assert "waiting up to 0 s for the retriever at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--cert", "half.pem"], "cert_file: it is 'half.pem' and needs key_file"),
+        (["--key", "half.key"], "key_file: it is 'half.key' and needs cert_file"),
+        (["--ca", "missing.pem"], "ca_file: [Errno 2] No such file or directory: 'missing.pem'"),
+        (["--token", "a b"], "token has a space"),
+    ],
+)
+def test_wrong_credentials_are_refused_before_a_service_is_waited_for(
+    options, problem, monkeypatch
+):
+    monkeypatch.setattr(startup, "WAIT_S", LONG_S)
+    monkeypatch.setattr(startup.time, "sleep", lambda _: pytest.fail("it waits"))
+    indexer, retriever = free_addresses(2)
+    addresses = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}
+    result = CliRunner().invoke(app, ["documents", *options], env=addresses)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {problem}")
+    assert result.stderr.count("\n") == 1

@@ -82,6 +82,7 @@ def test_a_pipe_gets_one_line_for_each_row_with_complete_values(capsys):
         (errors.TooLarge, ExitCode.FAILED),
         (errors.InvalidArgument, ExitCode.USAGE),
         (errors.FolderRefused, ExitCode.USAGE),
+        (errors.DatabaseRefused, ExitCode.USAGE),
         (errors.StoreUnusable, ExitCode.FAILED),
         (errors.StoreUnavailable, ExitCode.UNAVAILABLE),
         (errors.DocumentChanged, ExitCode.UNAVAILABLE),

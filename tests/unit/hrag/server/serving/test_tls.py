@@ -166,8 +166,8 @@ def test_invalid_files_prevent_the_start(authority, tmp_path):
     valid_files = _files(pair, authority.ca_file)
     empty = tmp_path / "empty"
     empty.touch()
-    assert "must be set together" in _refusal(**valid_files | {"HRAG_TLS_KEY_FILE": None})
-    assert "must be set together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
+    assert "it needs HRAG_TLS_KEY_FILE" in _refusal(**valid_files | {"HRAG_TLS_KEY_FILE": None})
+    assert "it needs HRAG_TLS_CERT_FILE" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
     assert "private key" in _refusal(**valid_files | {"HRAG_TLS_KEY_FILE": other_pair.key_file})
     assert "private key" in _refusal(**valid_files | {"HRAG_TLS_CERT_FILE": empty})
     locked = tmp_path / "locked.key"
@@ -209,8 +209,8 @@ def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
     [
         ("ca_file", {"ca_file": "missing"}, "No such file"),
         ("ca_file", {"ca_file": "empty"}, "must contain certificates"),
-        ("cert_file", {"cert_file": "cert"}, "it is given without key_file"),
-        ("key_file", {"key_file": "key"}, "it is given without cert_file"),
+        ("cert_file", {"cert_file": "cert"}, "and needs key_file"),
+        ("key_file", {"key_file": "key"}, "and needs cert_file"),
         ("cert_file", {"cert_file": "cert", "key_file": "other"}, "its private key"),
         ("cert_file", {"cert_file": "cert", "key_file": "missing"}, "No such file"),
     ],

@@ -13,6 +13,7 @@ from hrag.engine.postgres.store.failures import (
 )
 from hrag.errors import (
     Cancelled,
+    DatabaseRefused,
     DataLoss,
     DeadlineExceeded,
     HragError,
@@ -46,7 +47,10 @@ def raised(postgres: PostgresServer, statement: str) -> psycopg.Error:
         ("57P03", StoreUnavailable),
         ("40001", Conflict),
         ("40P01", Conflict),
-        ("42501", StoreUnavailable),
+        ("42501", DatabaseRefused),
+        ("28000", DatabaseRefused),
+        ("28P01", DatabaseRefused),
+        ("3D000", DatabaseRefused),
         ("XX001", DataLoss),
         ("XX002", DataLoss),
     ],
@@ -207,3 +211,78 @@ def test_clients_do_not_learn_the_address_of_a_server_that_is_down() -> None:
     assert error is not None
     assert message_of(error) == "PostgreSQL is not available"
     assert "127.0.0.1" in str(error)
+
+
+@pytest.fixture(scope="module")
+def _roles(postgres: PostgresServer) -> None:
+    """A role that may not log in, and a database to which another role may not connect."""
+    for created in ("ROLE locked", "ROLE kept_out LOGIN", "DATABASE closed"):
+        postgres.run(f"CREATE {created}")
+    postgres.run("REVOKE CONNECT ON DATABASE closed FROM PUBLIC")
+
+
+@pytest.mark.usefixtures("_roles")
+@pytest.mark.parametrize(
+    ("dsn", "words"),
+    [
+        ({"password": "wrong"}, "password authentication failed"),
+        ({"password": ""}, "no password supplied"),
+        ({"user": "nobody", "host": "socket"}, 'role "nobody" does not exist'),
+        ({"dbname": "missing", "host": "socket"}, 'database "missing" does not exist'),
+        ({"user": "locked", "host": "socket"}, "is not permitted to log in"),
+        ({"user": "kept_out", "dbname": "closed", "host": "socket"}, "permission denied"),
+        ({"sslmode": "require"}, "server does not support SSL"),
+        ({"sslmode": "bogus"}, "invalid sslmode value"),
+        ({"port": 99_999}, "invalid port number"),
+        ({"service": "none"}, 'definition of service "none" not found'),
+        ({"options": "-c bogus=1"}, "unrecognized configuration parameter"),
+    ],
+)
+def test_a_connection_that_the_settings_make_impossible_is_refused(
+    postgres: PostgresServer, dsn: dict[str, object], words: str
+) -> None:
+    """A retry does not help, so commands end with another exit code than after an outage."""
+    is_local = dsn.get("host") == "socket"
+    ours = postgres.dsn() if is_local else postgres.tcp_dsn()
+    others = {name: value for name, value in dsn.items() if name != "host"}
+    with pytest.raises(psycopg.OperationalError) as failed:
+        psycopg.connect(psycopg.conninfo.make_conninfo(ours, **others))
+    error = error_of(failed.value, NEVER)
+    assert type(error) is DatabaseRefused
+    assert message_of(error) == "PostgreSQL refuses the connection"
+    assert words in str(error)
+    assert "correct HRAG_POSTGRES_DSN" in str(error)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "host=127.0.0.1 port=1",
+        "host=/nowhere",
+        "host=no.such.host.invalid",
+        "host=192.0.2.1 connect_timeout=2",
+    ],
+)
+def test_a_server_that_does_not_answer_is_not_available(dsn: str) -> None:
+    with pytest.raises(psycopg.OperationalError) as failed:
+        psycopg.connect(dsn, connect_timeout=2)
+    error = error_of(failed.value, NEVER)
+    assert type(error) is StoreUnavailable
+    assert message_of(error) == "PostgreSQL is not available"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "the database system is starting up",
+        "the database system is not yet accepting connections",
+        "sorry, too many clients already",
+        'too many connections for role "narrow"',
+        "session is read-only",
+    ],
+)
+def test_a_server_that_accepts_no_connection_for_now_is_not_available(message: str) -> None:
+    failed = psycopg.OperationalError(
+        f'connection failed: connection to server at "db", port 5432 failed: FATAL:  {message}'
+    )
+    assert type(error_of(failed, NEVER)) is StoreUnavailable

@@ -10,7 +10,7 @@ from hrag.engine.postgres.store import schema
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import Migration, check_version, create_or_check, migrate
 from hrag.engine.reports import MigrationReport
-from hrag.errors import StoreMissing, StoreUnavailable
+from hrag.errors import DatabaseRefused, StoreMissing, StoreUnavailable
 from tests.support.servers.postgres_server import PostgresServer
 from tests.support.until import until
 
@@ -164,12 +164,12 @@ def test_the_error_says_who_may_create_the_extension(
 ) -> None:
     postgres.run("CREATE ROLE guest LOGIN")
     guest = opened(postgres.dsn(name, user="guest"))
-    with pytest.raises(StoreUnavailable, match="the role guest may not create the extension"):
+    with pytest.raises(DatabaseRefused, match="the role guest may not create the extension"):
         migrate(guest)
     postgres.run("CREATE EXTENSION vector", name)
-    with pytest.raises(StoreUnavailable, match="lacks a right: the role guest: permission denied"):
+    with pytest.raises(DatabaseRefused, match="lacks a right: the role guest: permission denied"):
         migrate(guest)
-    with pytest.raises(StoreUnavailable, match="role guest may not create one: run hrag postgres"):
+    with pytest.raises(DatabaseRefused, match="role guest may not create one: run hrag postgres"):
         create_or_check(guest)
 
 
@@ -178,7 +178,7 @@ def test_an_old_extension_is_refused(
 ) -> None:
     postgres.run("CREATE EXTENSION vector", name)
     postgres.run("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'", name)
-    with pytest.raises(StoreUnavailable, match=r"pgvector 0\.7\.4; hrag needs 0.8 or newer: ALTER"):
+    with pytest.raises(DatabaseRefused, match=r"pgvector 0\.7\.4; hrag needs 0.8 or newer: ALTER"):
         migrate(empty)
 
 
@@ -192,7 +192,7 @@ def test_the_error_says_how_to_search_the_schema_of_pgvector(
 ) -> None:
     postgres.run('CREATE SCHEMA "for all"', name)
     postgres.run('CREATE EXTENSION vector SCHEMA "for all"', name)
-    with pytest.raises(StoreUnavailable, match='in the schema "for all"') as refused:
+    with pytest.raises(DatabaseRefused, match='in the schema "for all"') as refused:
         migrate(empty)
     command = str(refused.value).partition("run ")[2].partition(", and GRANT")[0]
     postgres.run(command, name)
@@ -212,7 +212,7 @@ def test_a_role_that_nodes_of_a_cluster_would_refuse_cannot_open_the_store(
     check(service)  # The only server does not log in to another one.
     monkeypatch.setattr(schema, "is_distributed", lambda _: True)
     for call in (create_or_check, check):
-        with pytest.raises(StoreUnavailable, match=r"refuse the role without_login.*citus\.sql"):
+        with pytest.raises(DatabaseRefused, match=r"refuse the role without_login.*citus\.sql"):
             call(service)
     postgres.run("ALTER ROLE without_login LOGIN")
     check(service)
