@@ -35,6 +35,11 @@ export default {
   "key.use": "使用此密钥",
   "key.forget": "清除密钥",
 
+  "role.upload": "上传需要角色 write。此密钥的角色是 {role}。",
+  "role.documents": "修改和删除文档需要角色 write。此密钥的角色是 {role}。",
+  "role.collections": "创建集合和更改别名需要角色 write。此密钥的角色是 {role}。",
+  "role.delete_collections": "删除集合需要角色 admin。此密钥的角色是 {role}。",
+
   "error.title": "操作未成功",
   "error.field": "字段：",
   "advice.no_key": "服务器要求身份凭证。请在页面顶部设置 API 密钥。",
@@ -404,6 +409,7 @@ export default {
   "server.reader": "检索服务",
   "server.collection": "集合",
   "server.version": "版本",
+  "server.role": "您的角色",
   "server.embedder": "嵌入模型",
   "server.chat_model": "聊天模型",
   "server.return_level": "返回层级",

@@ -36,6 +36,14 @@ export default {
   "key.use": "Use this key",
   "key.forget": "Forget the key",
 
+  "role.upload": "Uploading needs the role “write”. This key has the role “{role}”.",
+  "role.documents":
+    "Changing and deleting documents needs the role “write”. This key has the role “{role}”.",
+  "role.collections":
+    "Creating collections and changing aliases needs the role “write”. This key has the role “{role}”.",
+  "role.delete_collections":
+    "Deleting a collection needs the role “admin”. This key has the role “{role}”.",
+
   "error.title": "The action failed",
   "error.field": "Field:",
   "advice.no_key": "The server requires a credential. Set an API key at the top of the page.",
@@ -463,6 +471,7 @@ export default {
   "server.reader": "Retriever",
   "server.collection": "Collection",
   "server.version": "Version",
+  "server.role": "Your role",
   "server.embedder": "Embedder",
   "server.chat_model": "Chat model",
   "server.return_level": "Return level",

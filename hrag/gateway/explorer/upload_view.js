@@ -8,6 +8,7 @@ import { size, whole } from "./format.js";
 import { announce, errorBox } from "./notices.js";
 import { MetadataField } from "./metadata_field.js";
 import { reportNodes } from "./read_report.js";
+import { needsRole, permits, roleNote } from "./roles.js";
 import { serverInfo } from "./server_info.js";
 import { translate } from "./translation.js";
 import { documentId, hasKnownExtension } from "./upload_names.js";
@@ -34,12 +35,15 @@ export class UploadView {
 
   constructor(session) {
     this.#session = session;
+    const note = roleNote("write", "role.upload");
+    const choose = button("upload.choose", () => this.#input.click(), { class: "main-button" });
     const drop = h(
       "div",
       { class: "drop-zone" },
       h("p", { class: "empty-title", t: "upload.title" }),
       h("p", { t: "upload.text" }),
-      button("upload.choose", () => this.#input.click(), { class: "main-button" }),
+      needsRole("write", choose, note),
+      note,
       this.#input,
     );
     drop.addEventListener("dragover", (event) => this.#overDrop(event, true));
@@ -67,12 +71,12 @@ export class UploadView {
 
   #overDrop(event, isOver) {
     event.preventDefault();
-    event.currentTarget.classList.toggle("is-over", isOver);
+    event.currentTarget.classList.toggle("is-over", isOver && permits("write"));
   }
 
   #drop(event) {
     this.#overDrop(event, false);
-    this.#add([...event.dataTransfer.files]);
+    if (permits("write")) this.#add([...event.dataTransfer.files]);
   }
 
   #choose() {
