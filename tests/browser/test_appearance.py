@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NARROW = {"width": 360, "height": 740}
-VIEWS = ("search", "answer", "documents", "upload", "collections", "server")
+VIEWS = ("search", "answer", "documents", "upload", "collections", "reports", "server")
 APPEARANCES = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},

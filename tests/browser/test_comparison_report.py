@@ -81,7 +81,7 @@ def test_questions_are_sorted_filtered_and_opened(
     page.get_by_role("button", name="When is second?").click()
     for system in ("context", "standard"):
         expect(detail.get_by_role("heading", name=system, exact=True)).to_be_visible()
-    gold = detail.locator(".passage-text mark")
+    gold = detail.locator(".found-text mark")
     expect(gold).to_have_text(ATTACK)
     # A long passage is scrolled to its gold.
     assert gold.evaluate("(mark) => mark.parentElement.scrollTop") > 0
