@@ -7,6 +7,7 @@
 
 const PAGE_ROWS = 100;
 const BETTER = "better";
+const [IN_DOCUMENT, WHOLE_DOCUMENT] = ["questions.in_document", "questions.whole_document"];
 const CRITERIA = {
   accuracy: "questions.accuracy",
   completeness: "questions.completeness",
@@ -103,7 +104,7 @@ export class QuestionTable {
       ...systems.map((name) => ({
         title: found(name),
         value: (question) => recallOf(question, name),
-        cell: (question) => this.#cell(percent(recallOf(question, name)), "", found(name)),
+        cell: (question) => this.#cell(percent(recallOf(question, name)), "number", found(name)),
       })),
     ];
     if (this.#isComparison) {
@@ -151,12 +152,13 @@ export class QuestionTable {
 
   /** Returns a cell. On narrow screens, which have no columns, the cell shows its label. */
   #cell(content, style, label) {
-    return this.#h("td", { class: style || null }, this.#h("span", { class: "cell-label", t: label }), content);
+    const shown = this.#h("span", { class: "cell-label", t: label });
+    return this.#h("td", { class: style }, shown, this.#h("span", {}, content));
   }
 
   #differenceCell(question) {
     const value = this.#difference(question);
-    return this.#cell(signed(value), sign(value), "questions.difference");
+    return this.#cell(signed(value), `number ${sign(value)}`, "questions.difference");
   }
 
   #verdictCell(question) {
@@ -279,7 +281,7 @@ export class QuestionTable {
         {},
         text && h("mark", {}, text),
         " ",
-        name && h("small", { t: [text ? "questions.in_document" : "questions.whole_document", { document: name }] }),
+        name && h("small", { t: [text ? IN_DOCUMENT : WHOLE_DOCUMENT, { document: name }] }),
         nowhere && this.#tag("questions.quote_nowhere", "tag-bad"),
       );
     return [

@@ -121,7 +121,9 @@ export class ScopeBar {
       ),
     );
     this.#keyInput.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.#useKey(this.#keyInput.value.trim());
+      if (event.key !== "Enter") return;
+      event.preventDefault(); // Otherwise Enter also presses the button that gets the focus.
+      this.#useKey(this.#keyInput.value.trim());
     });
     return h(
       "dialog",
