@@ -263,18 +263,22 @@ def test_nothing_in_a_report_runs(explorer: Explorer) -> None:
         assert (link.get_attribute("href") or "").startswith(f"#/{TENANT}/")
 
 
+@pytest.mark.parametrize("systems", [3, 12])
 @pytest.mark.parametrize("width", [390, 768, 1280])
-def test_no_number_of_a_report_is_broken_across_lines(explorer: Explorer, width: int) -> None:
+def test_no_number_of_a_report_is_broken_across_lines(
+    explorer: Explorer, width: int, systems: int
+) -> None:
     explorer.page.set_viewport_size({"width": width, "height": 900})
     explorer.show("reports", lang="zh-Hans")
     name = "auto_merge:dense:merge_ratio=0.7:aggregation=max"
-    outcomes = {name: [RIGHT] * 3, "small_to_big": [WRONG] * 3, "standard:dense": [WRONG] * 3}
+    others = [f"standard:candidates={number}:lexical_weight=0.25" for number in range(1, systems)]
+    outcomes = {name: [RIGHT] * 3} | dict.fromkeys(others, [WRONG] * 3)
     with explorer.page.expect_file_chooser() as waited:
         explorer.page.get_by_role("button", name="选择报告").click()
     content = file_of(comparison(asked(3), outcomes))
     waited.value.set_files([{"name": "a.json", "mimeType": "", "buffer": content}])
     numbers = explorer.page.locator(".questions .number > :last-child")
-    expect(numbers).to_have_count(12)
+    expect(numbers).to_have_count(3 * (systems + 1))
     lines = "(all) => all.map((each) => each.getClientRects().length)"
     assert set(numbers.evaluate_all(lines)) == {1}
     assert_fits(explorer)

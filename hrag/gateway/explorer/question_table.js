@@ -59,7 +59,8 @@ export class QuestionTable {
       h("thead", {}, h("tr", {}, this.#heads)),
       this.#body,
     );
-    const parts = [this.#filters(), this.#count, table, this.#more];
+    const scroll = h("div", { class: "question-scroll" }, table);
+    const parts = [this.#filters(), this.#count, scroll, this.#more];
     this.element = h("div", { class: "question-table" }, parts);
     this.#show();
   }
