@@ -81,6 +81,7 @@ def test_a_report_is_shown_sorted_filtered_and_leads_to_the_search(explorer: Exp
     expect(rows).to_have_count(1)
     panel.get_by_role("button", name=PUMP).click()
     detail = panel.locator(".detail")
+    expect(panel).to_contain_text(f"the tenant {TENANT} of this server, in the collections")
     expect(detail.get_by_role("heading", level=3)).to_have_count(2)
     expect(detail.locator(".found-text mark")).to_have_text("forty")
     detail.get_by_role("link", name="search again").first.click()
@@ -95,6 +96,33 @@ def test_a_report_is_shown_sorted_filtered_and_leads_to_the_search(explorer: Exp
     panel.get_by_role("button", name="Close the report").click()
     expect(page.get_by_role("button", name="Choose a report")).to_be_focused()
     expect(panel.locator(".question-row")).to_have_count(0)
+
+
+def test_what_failed_is_shown_above_the_table(explorer: Explorer) -> None:
+    outcomes = {"context": [ChatUnavailable("down"), RIGHT], "standard": [RIGHT, RIGHT]}
+    report = comparison(asked(2), outcomes)
+    report = replace(report, judge_error="no route", unstored=("x.pdf",), warnings=("beware",))
+    explorer.show("reports")
+    panel = open_report(explorer, file_of(report))
+    for words in (
+        "2 calls failed",
+        "because the judge failed: no route",
+        "missed: x.pdf",
+        "beware",
+    ):
+        expect(panel.locator(".warning").filter(has_text=words)).to_be_visible()
+    expect(panel.locator(".question-row").filter(has_text="a call failed")).to_have_count(1)
+
+
+def test_links_of_a_removed_collection_open_the_chosen_one(explorer: Explorer) -> None:
+    explorer.show("reports")
+    panel = open_report(explorer, file_of(replace(compared(2), where=None)))
+    expect(panel).to_contain_text("The collection that was searched does not exist any more.")
+    panel.get_by_role("button", name=PUMP).click()
+    panel.get_by_role("link", name="search again").first.click()
+    expect(explorer.page.get_by_label("Collection", exact=True)).to_have_value(GUIDE)
+    expect(explorer.passages().first).to_be_visible()
+    expect(explorer.setting("A").get_by_label("Token budget")).to_have_value("1000")
 
 
 def test_a_report_is_dropped_and_another_language_keeps_it(explorer: Explorer) -> None:

@@ -474,6 +474,8 @@ export default {
   "evaluation.too_few": { other: "{n} 个按类别的比较问题太少，不能得出结论。" },
   "evaluation.questions": { other: "全部 {n} 个问题" },
   "evaluation.questions_hint": "选择一个问题，查看每个系统返回的内容。段落中的正确内容已标出。",
+  "evaluation.links": "链接打开此服务器的租户 {tenant} 中被搜索的集合：{names}。",
+  "evaluation.links_here": "被搜索的集合已不存在。链接打开页面顶部所选的集合。",
   "evaluation.about": "测量方式",
   "evaluation.failed_calls": { other: "{n} 次调用失败，表中已标出其问题。" },
   "evaluation.judge_failed": "评判模型失败，因此没有比较回答：{error}",

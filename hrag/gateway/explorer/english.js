@@ -499,6 +499,10 @@ export default {
   "evaluation.questions": { one: "{n} question", other: "All {n} questions" },
   "evaluation.questions_hint":
     "Choose a question to see what every system returned. The gold is marked in the passages.",
+  "evaluation.links":
+    "Links open the tenant {tenant} of this server, in the collections that were searched: {names}.",
+  "evaluation.links_here":
+    "The collection that was searched does not exist any more. Links open the collection that is chosen at the top of the page.",
   "evaluation.about": "How this was measured",
   "evaluation.failed_calls": {
     one: "{n} call failed; the table marks its question.",

@@ -27,7 +27,7 @@ const views = {
   documents,
   upload: new UploadView(session),
   collections: new CollectionsView(session, (collection) => scope.open(session.tenant, collection)),
-  reports: new ReportsView(),
+  reports: new ReportsView(session),
   server: new ServerView(session),
 };
 const tabs = new Tabs(

@@ -227,25 +227,29 @@ function tableOf(report) {
     throw refusal("evaluation.too_many_systems", { n: systems.length, most: MAX_SYSTEMS });
   }
   const { baseline = systems.at(-1) ?? "" } = report.dictionary("about", textOrNumber);
-  const where = report.optional("where", fieldsOf);
   return {
     systems,
     baseline: String(baseline),
-    explorer: where && explorerOf(where, report.list("systems", fieldsOf)),
+    explorer: explorerOf(report),
     questions,
   };
 }
 
-/** Returns what links need: the tenant, and the collection and the search of each system. */
-function explorerOf(where, systems) {
+/**
+ * Returns what links need: the tenant, and the collection and the search of each system. The tenant
+ * and the collections are empty if the searched collection was removed, as `hrag compare` does.
+ */
+function explorerOf(report) {
+  const where = report.optional("where", fieldsOf);
+  const budgets = where ?? report.optional("retrieval", fieldsOf);
   const [collections, searches] = [Object.create(null), Object.create(null)];
-  for (const system of systems) {
+  for (const system of report.list("systems", fieldsOf)) {
     const name = system.text("name");
     const options = system.dictionary("options", (value) => value);
-    collections[name] = String(options.collection ?? where.text("collection"));
-    searches[name] = searchFields(system.text("mode"), options, mainBudget(where));
+    collections[name] = where ? String(options.collection ?? where.text("collection")) : "";
+    searches[name] = searchFields(system.text("mode"), options, budgets ? mainBudget(budgets) : 0);
   }
-  return { tenant: where.text("tenant_id"), collections, searches };
+  return { tenant: where?.text("tenant_id") ?? "", collections, searches };
 }
 
 /** Returns a system's options as fields of the page's address; others than the page's are dropped. */

@@ -13,10 +13,12 @@ const NAMES_SHOWN = 10;
 const KINDS_SHOWN = 5;
 
 export class ReportsView {
+  #session;
   #report = h("div", { class: "report" });
   #zone;
 
-  constructor() {
+  constructor(session) {
+    this.#session = session;
     const keys = {
       title: "evaluation.title",
       text: "evaluation.text",
@@ -41,6 +43,24 @@ export class ReportsView {
     this.#zone.querySelector("button").focus();
   }
 
+  /** Returns a link to a view of this page in the collection of a system; null if it has none. */
+  #link({ tenant, collections, searches }, key, fields, system) {
+    if (!(system in collections)) return null;
+    const options = fields.view === "search" ? searches[system] : {};
+    // The language, the theme and the chosen collection may change after the link was made.
+    const href = () => {
+      const { lang, theme } = readAddress();
+      const { tenantId: chosen, collection } = this.#session.scope;
+      const scope = tenant
+        ? { tenant, collection: collections[system] }
+        : { tenant: chosen, collection };
+      return fragment({ ...scope, ...options, ...fields, lang, theme });
+    };
+    const node = h("a", { href: href(), t: key });
+    node.onclick = () => (node.href = href());
+    return node;
+  }
+
   #parts(name, { head, table }) {
     const rows = scoreboard(head);
     return [
@@ -58,8 +78,8 @@ export class ReportsView {
       table.questions.length > 0 && [
         h("h3", { t: ["evaluation.questions", { n: table.questions.length }] }),
         h("p", { class: "hint", t: "evaluation.questions_hint" }),
-        new QuestionTable(table, h, (key, fields, system) => link(table, key, fields, system))
-          .element,
+        linkHint(table.explorer),
+        new QuestionTable(table, h, (...link) => this.#link(table.explorer, ...link)).element,
       ],
       about(head),
     ]
@@ -68,19 +88,11 @@ export class ReportsView {
   }
 }
 
-/** Returns a link to a view of this page in the collection of a system; null without a scope. */
-function link({ explorer }, key, fields, system) {
-  if (!explorer || explorer.collections[system] === undefined) return null;
-  const scope = { tenant: explorer.tenant, collection: explorer.collections[system] };
-  const options = fields.view === "search" ? explorer.searches[system] : {};
-  // The language and the theme of the page may change after the link was made.
-  const href = () => {
-    const { lang, theme } = readAddress();
-    return fragment({ ...scope, ...options, ...fields, lang, theme });
-  };
-  const node = h("a", { href: href(), t: key });
-  node.onclick = () => (node.href = href());
-  return node;
+/** Returns a sentence that says where the links of the table lead. */
+function linkHint({ tenant, collections }) {
+  const names = [...new Set(Object.values(collections))].join(", ");
+  const key = tenant ? "evaluation.links" : "evaluation.links_here";
+  return h("p", { class: "hint", t: [key, { tenant, names }] });
 }
 
 function scoreboard({ systems, costs, budget }) {
