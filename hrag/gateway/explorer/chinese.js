@@ -290,6 +290,7 @@ export default {
   "answer.nearness": "最近句子 {score}",
   "answer.usage": "{prompt} + {text} 个词元",
   "answer.times": "首段文字 {first}，全部 {total}",
+  "answer.total": "{total} 后结束",
   "answer.stopped": "已停止。",
   "conversation.title": "对话",
   "conversation.new": "新对话",
@@ -300,6 +301,7 @@ export default {
   "finish.CONTENT_FILTER": "端点拒绝给出其余内容。",
   "finish.NO_PASSAGES": "没有找到段落，因此未调用模型。",
   "finish.FAILED": "模型出错；之前的文字有效。",
+  "finish.FAILED_EARLY": "模型出错，没有写出文字。",
   "finish.UNSPECIFIED": "回答已结束。",
 
   "collection.new": "新建集合",

@@ -276,6 +276,7 @@ export default {
   "answer.nearness": "similarity of the nearest sentence: {score}",
   "answer.usage": "{prompt} + {text} tokens",
   "answer.times": "first text after {first}, whole answer after {total}",
+  "answer.total": "ended after {total}",
   "answer.stopped": "Stopped.",
   "conversation.title": "Conversation",
   "conversation.new": "New conversation",
@@ -286,6 +287,7 @@ export default {
   "finish.CONTENT_FILTER": "The model's endpoint withheld the rest of the text.",
   "finish.NO_PASSAGES": "No passages were found, so the model was not called.",
   "finish.FAILED": "The model failed. The text that it wrote before the failure is valid.",
+  "finish.FAILED_EARLY": "The model failed before it wrote anything.",
   "finish.UNSPECIFIED": "The answer ended.",
 
   "collection.new": "New collection",
