@@ -11,8 +11,9 @@ from functools import partial
 import grpc
 
 from hrag.observe import metrics
+from hrag.server.auth import Role
 from hrag.server.calls import call_audit
-from hrag.server.calls.call import caller_is_admin, to_hrag_error
+from hrag.server.calls.call import caller_role, to_hrag_error
 from hrag.server.calls.call_deadline import deadline_of
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
@@ -269,7 +270,8 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.GetIndexStatusRequest, context: grpc.ServicerContext
     ) -> pb.GetIndexStatusResponse:
         index = self._catalog.status(*_collection_of(request))
-        return indexer.status_response(index if caller_is_admin() else index.without_store_wide())
+        is_admin = caller_role().includes(Role.ADMIN)
+        return indexer.status_response(index if is_admin else index.without_store_wide())
 
 
 def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import grpc
 
-from hrag.server.calls.call import caller_is_admin
+from hrag.server.auth import Role
+from hrag.server.calls.call import caller_role
 from hrag.server.calls.call_deadline import deadline_of
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
@@ -123,7 +124,8 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> pb.GetServerInfoResponse:
-        info = self._info()
-        if not caller_is_admin():
+        role = caller_role()
+        info = replace(self._info(), role=role)
+        if not role.includes(Role.ADMIN):
             info = replace(info, reader=None)
         return retriever.server_info_response(info)

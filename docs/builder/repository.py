@@ -33,6 +33,13 @@ SHOWN_BY = {
     "hrag/filters.py": "reference/python/filters.md",
     "hrag/types.py": "reference/python/types.md",
 }
+# A picture with a light and a dark form, in the HTML that Git hosts show.
+_PICTURE = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
+    r'<img alt="(?P<alt>[^"]*)" src="(?P<light>[^"]+)">\s*</picture>'
+)
+# The theme of the site shows one of these images, also after the reader has switched the theme.
+_THEME_IMAGES = r"![\g<alt>](\g<light>#only-light)![\g<alt>](\g<dark>#only-dark)"
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 _LANGUAGES = {
@@ -58,7 +65,7 @@ def site_path(path: str) -> str:
 def linked(path: str) -> Iterator[str]:
     """Yields the paths of the files of the repository that a Markdown file links to."""
     for text in _prose(_read(path)):
-        for link in _LINK.findall(text):
+        for link in _LINK.findall(_PICTURE.sub(_THEME_IMAGES, text)):
             target = _target(path, link)
             if target is not None:
                 yield target
@@ -74,7 +81,9 @@ def with_site_links(path: str, markdown: str) -> str:
         anchor = "".join(link[0].partition("#")[1:])
         return relpath(site_path(target), Path(site_path(path)).parent.as_posix()) + anchor
 
-    return outside_programs(markdown, lambda prose: _LINK.sub(on_site, prose))
+    return outside_programs(
+        markdown, lambda prose: _LINK.sub(on_site, _PICTURE.sub(_THEME_IMAGES, prose))
+    )
 
 
 def outside_programs(markdown: str, change: Callable[[str], str]) -> str:

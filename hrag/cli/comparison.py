@@ -248,7 +248,8 @@ def _measure(
             wait_for_summaries(client, console, collection=COLLECTION)
         report = run.report(questions)
     about = {**report.about, "standard retrieval": _STANDARD}
-    return replace(report, about=about, unstored=unstored)
+    # The store is removed now, so no link can lead into it.
+    return replace(report, about=about, unstored=unstored, where=None)
 
 
 def _store(

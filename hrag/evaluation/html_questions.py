@@ -1,8 +1,9 @@
 """The table of all questions in the HTML report, as data for the page's script.
 
-The script (`report.js`) shows the table, sorts and filters it, and opens a question to the passages
-and answers of all systems side by side. The data is a JSON block: the script reads it and makes
-text of it, never HTML. `<` is escaped in it, so that no text can end the block.
+The script (`question_table.js` of the explorer) shows the table, sorts and filters it, and opens a
+question to the passages and answers of all systems side by side. The data is a JSON block: the
+script reads it and makes text of it, never HTML. `<` is escaped in it, so that no text can end the
+block. The explorer makes the same data of a JSON report (`report_file.js`).
 
 A page must stay small enough to open. So the passages share MAX_PASSAGE_CHARS characters, and a
 passage that is longer than its share is cut to the text around the gold. The page says what was
@@ -15,7 +16,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any
 
-from hrag.evaluation.judge import CRITERIA, JudgedAnswer, JudgedPair
+from hrag.evaluation.judge import JudgedAnswer, JudgedPair
 from hrag.evaluation.question_records import GoldRecord, QuestionRecord, SystemRecord
 from hrag.evaluation.questions import TextSpan
 from hrag.evaluation.report_files import Report
@@ -63,7 +64,6 @@ def page_data(report: Report) -> dict[str, Any]:
     return {
         "systems": names,
         "baseline": baseline,
-        "criteria": [*CRITERIA[1:], CRITERIA[0]],
         "explorer": _explorer(report),
         "questions": [_question(record, share) for record in shown],
     }

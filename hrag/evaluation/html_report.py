@@ -3,7 +3,8 @@
 The first screen says which system is better, by how much, for which questions not, and at what
 cost. The table of all questions follows, then every figure.
 
-The file contains everything: style, script, charts and data. The page's content security policy
+The table of all questions is shown by modules of the explorer, which shows the same table. The file
+contains everything: style, script, charts and data. The page's content security policy
 forbids the browser to load anything, and names the hashes of the only style and the only script
 that may be used. Text from questions and documents is escaped.
 """
@@ -26,6 +27,14 @@ from hrag.evaluation.searches import main_budget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
 from hrag.evaluation.systems import describe
 
+_STYLES = ("evaluation/report.css", "gateway/explorer/question_table.css")
+# These modules import nothing, so that together they are one module.
+_SCRIPTS = (
+    "gateway/explorer/text_format.js",
+    "gateway/explorer/question_texts.js",
+    "gateway/explorer/question_table.js",
+    "evaluation/report.js",
+)
 _SYSTEM = "system"
 _SEARCH_HEADS = ["tokens", "search, p50"]
 _ANSWER_HEADS = ["tokens for an answer", "answer, p50"]
@@ -53,7 +62,7 @@ _METRICS = (
 
 def html_report(report: Report) -> str:
     """Returns the report as an HTML page."""
-    style, script = _resource("report.css"), _resource("report.js")
+    style, script = _joined(_STYLES), _joined(_SCRIPTS)
     title = f"Retrieval quality: {report.about.get('collection', '')}"
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
     findings = report.findings
@@ -70,14 +79,16 @@ def html_report(report: Report) -> str:
             *(_judged(report.judged) if report.judged else ()),
             *_failures(report),
             *_about(report),
-            f"<script>{script}</script>" if report.questions else "",
+            f'<script type="module">{script}</script>' if report.questions else "",
             "</body></html>\n",
         )
     )
 
 
-def _resource(name: str) -> str:
-    return resources.files("hrag.evaluation").joinpath(name).read_text("utf-8")
+def _joined(paths: Iterable[str]) -> str:
+    """Returns the contents of files of hrag, one after the other."""
+    files = resources.files("hrag")
+    return "\n".join(files.joinpath(path).read_text("utf-8") for path in paths)
 
 
 def _hash(content: str) -> str:

@@ -21,10 +21,11 @@ class Report:
     `about` says when, where and with which models the result was measured. `retrieval` is None if
     no question has gold. `judged` is None if no answers were judged. `generated` is None if no
     questions were generated. `questions` has one record for each question, and `kinds` the figures
-    of each kind of question. `systems` are the compared systems, and `where` is what they searched.
-    `explorer` is the address of the explorer for links; without it, there are no links.
-    `judge_error` is the error that ended the judge's work; then `judged` is None. `unstored` names
-    the documents that could not be stored before the questions were asked.
+    of each kind of question. `systems` are the compared systems. `where` is what they searched,
+    None if it was removed. `explorer` is the address of the explorer for links; without it, there
+    are no links in the HTML report. `judge_error` is the error that ended the judge's work; then
+    `judged` is None. `unstored` names the documents that could not be stored before the questions
+    were asked.
     """
 
     about: Mapping[str, str | int]

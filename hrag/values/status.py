@@ -189,7 +189,8 @@ class ServerInfo:
     """Version, settings, models, limits and status of a retriever.
 
     Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` is about
-    the data of all tenants; it is None if the caller may not see it.
+    the data of all tenants; it is None if the caller may not see it. `role` is the role of the
+    caller: `read`, `write` or `admin`.
     """
 
     version: str
@@ -200,3 +201,4 @@ class ServerInfo:
     limits: Limits
     reader: ReaderStatus | None
     chat_model: str
+    role: str = ""

@@ -416,6 +416,7 @@ def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
         limits=pb.Limits(**asdict(info.limits)),
         reader=None if info.reader is None else pb.ReaderStatus(**asdict(info.reader)),
         chat_model=info.chat_model,
+        role=info.role,
     )
 
 
@@ -429,6 +430,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         limits=dataclass_from(Limits, message.limits),
         reader=_reader_from(message.reader) if message.HasField("reader") else None,
         chat_model=message.chat_model,
+        role=message.role,
     )
 
 

@@ -78,6 +78,19 @@ def test_the_page_asks_for_a_key_and_uses_it(opened: Open, guarded: Guarded) -> 
     expect(error).to_contain_text("unauthenticated")
 
 
+def test_enter_uses_the_key_and_closes_the_dialog(opened: Open, guarded: Guarded) -> None:
+    explorer = opened(guarded.gateway)
+    explorer.expects_failed_calls = True
+    explorer.show(collection="default")
+    page = explorer.page
+    page.get_by_role("button", name="API key").click()
+    page.get_by_label("API key or token").fill(guarded.key)
+    with page.expect_response("**/ListCollections"):
+        page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="API key set")).to_be_focused()
+
+
 def test_a_key_can_be_forgotten(opened: Open, guarded: Guarded) -> None:
     explorer = opened(guarded.gateway)
     explorer.expects_failed_calls = True

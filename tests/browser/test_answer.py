@@ -118,9 +118,12 @@ def test_a_model_that_fails_leaves_the_passages(explorer: Explorer, served: Serv
     answer = explorer.region("Answer")
     expect(answer.get_by_text("The model failed")).to_be_visible()
     expect(answer.locator(".answer-text")).to_contain_text("Dogs")
+    expect(answer).to_contain_text("The text that it wrote before the failure is valid.")
     served.chat.inject(refuse(400))
     ask(explorer)
-    expect(answer.get_by_text("The model failed")).to_be_visible()
+    expect(answer.get_by_text("The model failed before it wrote anything.")).to_be_visible()
+    expect(answer).to_contain_text("ended after")
+    expect(answer).not_to_contain_text("first text after")
     expect(explorer.region("Passages of the answer").get_by_role("article").first).to_be_visible()
 
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hrag.types import Document, SettingsRequest
 from tests.browser.explorer import Explorer, expect
+from tests.browser.site import LEVELS
+from tests.support.servers.openai_server import says
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NARROW = {"width": 360, "height": 740}
-VIEWS = ("search", "answer", "documents", "upload", "collections", "server")
+VIEWS = ("search", "answer", "documents", "upload", "collections", "reports", "server")
 APPEARANCES = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
@@ -149,6 +152,42 @@ def test_nothing_is_cut(explorer: Explorer, width: int) -> None:
     expect(page.get_by_role("rowheader").first).to_be_visible()
     table = page.locator(".document-list .table-scroll")
     assert table.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_and_words_fit(explorer: Explorer, served: Served, width: int) -> None:
+    client, page = served.running.client, explorer.page
+    tenant, name, alias = (letter * 64 for letter in "tca")
+    word = "W" * 300
+    if not client.list_collections(tenant).items:
+        client.create_collection(tenant, name, SettingsRequest(level_sizes=LEVELS))
+        client.set_alias(tenant, alias, name)
+        metadata = {"k" * 60: word}
+        document = Document(f"{word} gasket {word}", "d" * 128, word, word, metadata=metadata)
+        client.ingest(tenant, document, collection=name)
+    served.chat.forget_faults()
+    served.chat.inject(says(f"{word} [1]."))
+    page.set_viewport_size({"width": width, "height": 900})
+    explorer.show("search", name, tenant=tenant, q=f"gasket {word}", filter=f"source~is~{word}")
+    page.wait_for_load_state("networkidle")
+    assert_fits(explorer)
+    header = page.get_by_role("banner").bounding_box()
+    assert header
+    assert header["height"] < (120 if width == 1280 else 260)
+    page.get_by_role("tab", name="Answer").click()
+    page.get_by_role("textbox", name="Question").fill("gasket")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Citations")).to_be_visible()
+    output = page.locator(".answer-output")
+    assert output.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+    for view in ("documents", "upload", "collections", "server"):
+        page.locator(f"#tab-{view}").click()
+        page.wait_for_load_state("networkidle")
+        assert_fits(explorer)
+    page.locator("#tab-documents").click()
+    page.get_by_role("rowheader").get_by_role("button").click()
+    page.get_by_text("1 metadata key").click()
+    assert_fits(explorer)
 
 
 def test_the_first_screen_says_what_to_do(explorer: Explorer) -> None:

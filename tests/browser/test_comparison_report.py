@@ -81,7 +81,7 @@ def test_questions_are_sorted_filtered_and_opened(
     page.get_by_role("button", name="When is second?").click()
     for system in ("context", "standard"):
         expect(detail.get_by_role("heading", name=system, exact=True)).to_be_visible()
-    gold = detail.locator(".passage-text mark")
+    gold = detail.locator(".found-text mark")
     expect(gold).to_have_text(ATTACK)
     # A long passage is scrolled to its gold.
     assert gold.evaluate("(mark) => mark.parentElement.scrollTop") > 0
@@ -91,6 +91,22 @@ def test_questions_are_sorted_filtered_and_opened(
     assert page.locator("img, iframe").count() == 0
     context.close()
     assert (problems, requests) == ([], [file.as_uri()])
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_long_names_of_systems_are_not_cut(browser: Browser, tmp_path: Path, width: int) -> None:
+    names = [SYSTEM, *(f"standard:candidates={number}:lexical_weight=0.25" for number in range(9))]
+    questions = [Question("q", "What is first?", (GOLD,))]
+    wrong = [retrieval(kept("b", 0, "Nobody knows."), quotes=1)]
+    report = comparison(questions, dict.fromkeys(names, wrong))
+    file = tmp_path / "report.html"
+    file.write_text(html_report(report), "utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.get_by_role("button", name="What is first?").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
 
 
 SYSTEM = "auto_merge:dense:merge_ratio=0:return_level=1:merge_adjacent=true:rerank=false"

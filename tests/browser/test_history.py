@@ -102,6 +102,19 @@ def test_recent_searches_are_listed_by_tenant_and_can_be_deleted(explorer: Explo
     assert "gasket" not in page.evaluate("JSON.stringify(localStorage)")
 
 
+def test_recent_searches_name_their_settings_in_words(explorer: Explorer) -> None:
+    fields = {"mode": "AUTO_MERGE", "filter": "team~is~a%7Eb~~year~at_least~2020"}
+    explorer.show(q="gasket", **fields, **{"b.mode": "CONTEXT", "b.filter": "team~absent"})
+    expect(explorer.passages("B").first).to_be_visible()
+    page = explorer.page
+    page.get_by_text("Recent searches").click()
+    settings = page.locator(".recent-list .meta > *")
+    words = ["Mode AUTO_MERGE", "team is a~b", "year ≥ 2020"]
+    expect(settings).to_have_text([*words, "Setting B", "Mode CONTEXT", "team is absent"])
+    page.get_by_label("Language", exact=True).select_option("zh-Hans")
+    expect(settings.nth(1)).to_have_text("team 等于 a~b")
+
+
 def test_recent_searches_are_bounded(explorer: Explorer) -> None:
     explorer.page.goto(explorer.url)
     counts = explorer.page.evaluate(

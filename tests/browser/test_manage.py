@@ -11,21 +11,15 @@ import pytest
 
 from hrag.client import Client
 from hrag.errors import CollectionNotFound
-from hrag.server.auth import Role
 from hrag.types import Document, SettingsRequest
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, LEVELS
 from tests.browser.test_appearance import tab_to
-from tests.support.servers.credentials import new_key
-from tests.support.servers.gateways import gateway_to
-from tests.support.servers.processes import FAST, running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from playwright.sync_api import Locator
 
-    from tests.browser.conftest import Open, Served
+    from tests.browser.conftest import Served
 
 pytestmark = pytest.mark.browser
 
@@ -281,34 +275,6 @@ def test_files_get_a_title_and_metadata(shelf: Shelf) -> None:
     expect(page.get_by_role("list", name="Uploads")).to_contain_text("created")
     stored = shelf.client.get_document(shelf.tenant, "x.txt", collection="shelf")
     assert (stored.title, stored.metadata) == ("Own title", {"team": "a"})
-
-
-def test_a_reader_gets_the_reason_of_each_refusal(tmp_path: Path, opened: Open) -> None:
-    keys = tmp_path / "keys.json"
-    writer, reader = new_key(keys, role=Role.WRITE), new_key(keys)
-    settings = FAST | {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
-    with running(tmp_path / "store", settings) as services:
-        addresses = services.indexer.address, services.retriever.address
-        with Client(*addresses, token=writer) as client:
-            client.ingest("acme", Document("Dogs bark.", "pets"))
-        with gateway_to(*addresses) as gateway:
-            explorer = opened(gateway)
-            explorer.expects_failed_calls = True
-            explorer.show("documents", "default")
-            page, asked = explorer.page, dialog(explorer)
-            page.get_by_role("button", name="API key").click()
-            page.get_by_label("API key or token").fill(reader)
-            page.get_by_role("button", name="Use this key").click()
-            page.get_by_role("checkbox", name="Select pets").check()
-            page.get_by_role("button", name="Delete 1 document").click()
-            asked.get_by_role("button", name="Delete").click()
-            expect(asked.get_by_role("alert")).to_contain_text("needs the role write")
-            asked.get_by_role("button", name="Cancel").click()
-            page.get_by_role("tab", name="Collections").click()
-            page.get_by_role("button", name="Delete").click()
-            asked.get_by_label("Name to confirm").fill("default")
-            asked.get_by_role("button", name="Delete").click()
-            expect(asked.get_by_role("alert")).to_contain_text("needs the role admin")
 
 
 def test_hostile_names_never_run_in_dialogs(shelf: Shelf) -> None:

@@ -193,6 +193,20 @@ def test_a_larger_page_has_a_higher_resolution(press: Explorer) -> None:
     assert_fits(press)
 
 
+def test_on_a_narrow_screen_the_sentence_can_be_read(press: Explorer) -> None:
+    press.page.set_viewport_size({"width": 390, "height": 844})
+    shown = opened_page(press, page_button(search(press, "gasket pump 4"), 2))
+    expect(shown).to_contain_text("200 %")
+    box = shown.locator(".page-box.tint-cited")
+    expect(box).to_be_in_viewport()
+    # The text of 12 points is about 12 pixels high.
+    assert box.evaluate("(each) => each.clientHeight") >= 12
+    stage = shown.locator(".page-stage")
+    start = "(each) => each.getBoundingClientRect().left"
+    assert 0 <= box.evaluate(start) - stage.evaluate(start) < 60
+    assert_fits(press)
+
+
 def test_a_citation_of_an_answer_opens_its_page(press: Explorer, served: Served) -> None:
     served.chat.forget_faults()
     served.chat.inject(says(f"{SENTENCE[:-1]} [1]."))

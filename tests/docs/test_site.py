@@ -92,7 +92,9 @@ def _broken(path: Path) -> Iterator[str]:
         file_link, _, anchor = unquote(link).partition("#")
         target = (path.parent / file_link).resolve() if file_link else path
         target = target / "index.html" if target.is_dir() else target
-        if not target.is_file() or (anchor and anchor not in _page(target).anchors):
+        # The anchor of an image names the theme that shows it.
+        is_page = target.suffix == ".html"
+        if not target.is_file() or (anchor and is_page and anchor not in _page(target).anchors):
             yield link
 
 

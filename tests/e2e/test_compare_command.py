@@ -83,6 +83,7 @@ def test_a_comparison_writes_its_report_and_leaves_nothing_else(
     assert "are nowhere in the collection" in report["retrieval"]["warnings"][0]
     assert report["retrieval"]["warnings"][0].endswith(": typo")
     assert report["unstored"] == [str(broken)]
+    assert report["where"] is None  # The store that was searched is removed.
     judged = [one for one in report["questions"] if one["verdicts"]]
     assert len(judged) == 4
     compared = next(one for one in judged if one["verdicts"]["context"]["reasons"])

@@ -6,7 +6,7 @@ import { citedText } from "./answer_text.js";
 import { answerEvents } from "./connect.js";
 import { Conversation } from "./conversation.js";
 import { button, data, field, h, tr } from "./dom.js";
-import { count, duration, score } from "./format.js";
+import { count, duration, score, whole } from "./format.js";
 import { firstSteps } from "./first_steps.js";
 import { spanMark } from "./marked_text.js";
 import { announce, emptyState, errorBox, loading } from "./notices.js";
@@ -174,13 +174,15 @@ export class AnswerView {
       this.#reveal(number, citation),
     );
     const finish = (end.finishReason ?? "FINISH_REASON_UNSPECIFIED").slice("FINISH_REASON_".length);
+    const isEmpty = finish === "FAILED" && !this.#text;
+    const reason = isEmpty ? "finish.FAILED_EARLY" : `finish.${finish}`;
     const parts = [
       this.#fold,
       this.#text && h("div", { class: "answer-text rich-text", dir: "auto" }, shown),
       h(
         "p",
         { class: finish === "STOP" ? "meta" : "warning" },
-        tr(`finish.${finish}`),
+        tr(reason),
         " ",
         end.error && data(end.error.message ?? ""),
       ),
@@ -189,7 +191,7 @@ export class AnswerView {
     ];
     this.#output.replaceChildren(...parts.filter(Boolean));
     if (finish !== "FAILED") this.#conversation.add(this.#asked, this.#text);
-    announce(`finish.${finish}`);
+    announce(reason);
   }
 
   #citationList(citations) {
@@ -273,6 +275,8 @@ function usage({ model, promptTokens, completionTokens, firstTextUs, totalUs }) 
     { class: "meta" },
     data(model),
     tr("answer.usage", { prompt: count(promptTokens), text: count(completionTokens) }),
-    tr("answer.times", { first: duration(firstTextUs), total: duration(totalUs) }),
+    whole(firstTextUs)
+      ? tr("answer.times", { first: duration(firstTextUs), total: duration(totalUs) })
+      : tr("answer.total", { total: duration(totalUs) }),
   );
 }

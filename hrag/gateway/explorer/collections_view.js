@@ -7,6 +7,7 @@ import { call } from "./connect.js";
 import { button, data, facts, field, h, tr } from "./dom.js";
 import { count } from "./format.js";
 import { announce, emptyState } from "./notices.js";
+import { needsRole, roleNote } from "./roles.js";
 import { collectionFacts } from "./server_view.js";
 
 export class CollectionsView {
@@ -14,6 +15,8 @@ export class CollectionsView {
   #onChoose;
   #usage = h("div", {});
   #list = h("div", { class: "collection-list" });
+  #writeNote = roleNote("write", "role.collections");
+  #adminNote = roleNote("admin", "role.delete_collections");
 
   /** `onChoose` is called with the name of a collection, and returns a promise. */
   constructor(session, onChoose) {
@@ -26,8 +29,10 @@ export class CollectionsView {
         "div",
         { class: "view-head" },
         h("h2", { t: "nav.collections" }),
-        button("collection.new", () => this.#create(), { class: "main-button" }),
+        this.#writing("collection.new", () => this.#create(), "main-button"),
       ),
+      this.#writeNote,
+      this.#adminNote,
       this.#usage,
       this.#list,
     );
@@ -75,12 +80,21 @@ export class CollectionsView {
         "footer",
         {},
         button("collection.use", () => this.#onChoose(name), { disabled: isChosen }),
-        button("alias.add", () => this.#setAlias("", name), { class: "quiet-button" }),
-        button("collection.delete", () => this.#delete(collection, aliases), {
-          class: "quiet-button is-bad",
-        }),
+        this.#writing("alias.add", () => this.#setAlias("", name), "quiet-button"),
+        needsRole(
+          "admin",
+          button("collection.delete", () => this.#delete(collection, aliases), {
+            class: "quiet-button is-bad",
+          }),
+          this.#adminNote,
+        ),
       ),
     );
+  }
+
+  /** Returns a button for an action that needs the role `write`. */
+  #writing(key, onclick, className) {
+    return needsRole("write", button(key, onclick, { class: className }), this.#writeNote);
   }
 
   #aliasList(aliases) {
@@ -89,10 +103,12 @@ export class CollectionsView {
         "li",
         {},
         h("code", {}, data(alias.name)),
-        button("alias.move", () => this.#setAlias(alias.name, alias.collection), {
-          class: "quiet-button",
-        }),
-        button("alias.delete", () => this.#deleteAlias(alias), { class: "quiet-button is-bad" }),
+        this.#writing(
+          "alias.move",
+          () => this.#setAlias(alias.name, alias.collection),
+          "quiet-button",
+        ),
+        this.#writing("alias.delete", () => this.#deleteAlias(alias), "quiet-button is-bad"),
       );
     return h(
       "div",

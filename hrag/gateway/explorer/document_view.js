@@ -13,6 +13,7 @@ import { scrollWithin, spanMark } from "./marked_text.js";
 import { errorBox, fill } from "./notices.js";
 import { hasPages, pageAt, pageButton } from "./page_view.js";
 import { pageRange, sections } from "./passage_card.js";
+import { needsRole, roleNote } from "./roles.js";
 import { RichText, sourceSwitch } from "./rich_text.js";
 import { utf16Offsets } from "./text_offsets.js";
 
@@ -203,14 +204,15 @@ export class DocumentView {
         this.#on.onChange();
         this.open({ documentId: info.documentId, chunkId: this.#selected, marks: this.#marks });
       });
+    const note = roleNote("write", "role.documents");
+    const remove = () => deleteDocuments(scope, [info], this.#on.onDelete);
     return h(
       "div",
       { class: "document-actions" },
       button("document.download", download),
-      button("document.edit", edit),
-      button("document.delete", () => deleteDocuments(scope, [info], this.#on.onDelete), {
-        class: "is-bad",
-      }),
+      needsRole("write", button("document.edit", edit), note),
+      needsRole("write", button("document.delete", remove, { class: "is-bad" }), note),
+      note,
       failure,
     );
   }

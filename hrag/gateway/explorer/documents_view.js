@@ -12,6 +12,7 @@ import { FilterRows } from "./filter_rows.js";
 import { count, size, whole } from "./format.js";
 import { firstSteps } from "./first_steps.js";
 import { emptyState, fill, show } from "./notices.js";
+import { needsRole, roleNote } from "./roles.js";
 
 export class DocumentsView {
   #session;
@@ -32,6 +33,7 @@ export class DocumentsView {
     onchange: () => this.#load(),
   });
   #table = h("div", { class: "document-list" });
+  #note = roleNote("write", "role.documents");
   #list;
   #tools;
   #document;
@@ -41,7 +43,7 @@ export class DocumentsView {
     this.#session = session;
     this.#go = go;
     this.#tools = this.#newTools();
-    this.#list = h("div", { class: "view" }, this.#status, this.#tools, this.#table);
+    this.#list = h("div", { class: "view" }, this.#status, this.#tools, this.#note, this.#table);
     this.#document = new DocumentView(session, {
       onClose: () => this.#closeStep(),
       onChange: () => (this.#isStale = true),
@@ -158,15 +160,17 @@ export class DocumentsView {
           : emptyState(
               "documents.none_title",
               "documents.none_text",
-              button("nav.upload", () => this.#go("upload"), { class: "main-button" }),
+              needsRole(
+                "write",
+                button("nav.upload", () => this.#go("upload"), { class: "main-button" }),
+                this.#note,
+              ),
             );
       const table = new DocumentTable(page.documents, status, {
         onOpen: (documentId) => this.#openStep(documentId),
         onSelect: () => showSelection(table, remove),
       });
-      const remove = button("document.delete", () => this.#delete(table.selected), {
-        class: "quiet-button is-bad",
-      });
+      const remove = this.#removal(() => this.#delete(table.selected));
       showSelection(table, remove);
       return [
         h("div", { class: "list-actions" }, remove, filter && this.#removeAll(filter, page.total)),
@@ -179,12 +183,13 @@ export class DocumentsView {
   #removeAll(filter, total) {
     const ask = () =>
       deleteMatching(this.#session.scope, filter, total, () => this.#session.refresh());
-    return h("button", {
-      type: "button",
-      class: "quiet-button is-bad",
-      t: ["documents.delete_matching", { n: total }],
-      onclick: ask,
-    });
+    return this.#removal(ask, tr("documents.delete_matching", { n: total }));
+  }
+
+  /** Returns a button that deletes documents; its text is `text` or is set later. */
+  #removal(onclick, text) {
+    const attributes = { type: "button", class: "quiet-button is-bad", onclick };
+    return needsRole("write", h("button", attributes, text), this.#note);
   }
 
   #delete(infos) {

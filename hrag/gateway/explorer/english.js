@@ -1,6 +1,9 @@
-// The texts of the page in English.
+// The texts of the page in English. Those of the table of questions are in `question_texts.js`.
+
+import { QUESTION_TEXTS } from "./question_texts.js";
 
 export default {
+  ...QUESTION_TEXTS,
   "nav.title": "hrag explorer",
   "nav.brand": "explorer",
   "nav.views": "Views",
@@ -9,6 +12,7 @@ export default {
   "nav.documents": "Documents",
   "nav.upload": "Upload",
   "nav.collections": "Collections",
+  "nav.reports": "Reports",
   "nav.server": "Settings",
   "nav.language": "Language",
   "nav.theme": "Theme",
@@ -35,6 +39,14 @@ export default {
   "key.label": "API key or token",
   "key.use": "Use this key",
   "key.forget": "Forget the key",
+
+  "role.upload": "Uploading needs the role “write”. This key has the role “{role}”.",
+  "role.documents":
+    "Changing and deleting documents needs the role “write”. This key has the role “{role}”.",
+  "role.collections":
+    "Creating collections and changing aliases needs the role “write”. This key has the role “{role}”.",
+  "role.delete_collections":
+    "Deleting a collection needs the role “admin”. This key has the role “{role}”.",
 
   "error.title": "The action failed",
   "error.field": "Field:",
@@ -68,6 +80,8 @@ export default {
     "The gateway did not answer, or its reply ended early. Check that the gateway is running and that its address is right.",
   "advice.unexpected":
     "This page has a fault, or it cannot read a reply of the server. Reload the page and try again.",
+  "advice.no_report":
+    "Choose the JSON file that “hrag compare”, or “hrag eval” with --json, has written.",
   "advice.unreadable":
     "The browser cannot read this file. If you chose a folder, open the folder and choose its files.",
 
@@ -262,6 +276,7 @@ export default {
   "answer.nearness": "similarity of the nearest sentence: {score}",
   "answer.usage": "{prompt} + {text} tokens",
   "answer.times": "first text after {first}, whole answer after {total}",
+  "answer.total": "ended after {total}",
   "answer.stopped": "Stopped.",
   "conversation.title": "Conversation",
   "conversation.new": "New conversation",
@@ -272,6 +287,7 @@ export default {
   "finish.CONTENT_FILTER": "The model's endpoint withheld the rest of the text.",
   "finish.NO_PASSAGES": "No passages were found, so the model was not called.",
   "finish.FAILED": "The model failed. The text that it wrote before the failure is valid.",
+  "finish.FAILED_EARLY": "The model failed before it wrote anything.",
   "finish.UNSPECIFIED": "The answer ended.",
 
   "collection.new": "New collection",
@@ -458,11 +474,62 @@ export default {
   "outcome.UNCHANGED": "unchanged",
   "outcome.UNSPECIFIED": "stored",
 
+  "evaluation.title": "Open the report of an evaluation",
+  "evaluation.text":
+    "Drop the JSON file that “hrag compare”, or “hrag eval” with --json, has written. It is only shown: nothing of it is sent or stored.",
+  "evaluation.choose": "Choose a report",
+  "evaluation.close": "Close the report",
+  "evaluation.opened": "The report was opened.",
+  "evaluation.system": "System",
+  "evaluation.found": "Found in {n} tokens, %",
+  "evaluation.tokens": "Tokens",
+  "evaluation.search_time": "Search, p50",
+  "evaluation.answer_tokens": "Tokens for an answer",
+  "evaluation.answer_time": "Answer, p50",
+  "evaluation.kinds": "Which is better for which questions?",
+  "evaluation.better": "{system} is better",
+  "evaluation.unclear": "No difference beyond chance",
+  "evaluation.no_kind": "for no kind of question",
+  "evaluation.points": {
+    one: "{mean} [{low}, {high}], {n} question",
+    other: "{mean} [{low}, {high}], {n} questions",
+  },
+  "evaluation.too_few": {
+    one: "{n} comparison by kind has too few questions and decides nothing.",
+    other: "{n} comparisons by kind have too few questions and decide nothing.",
+  },
+  "evaluation.questions": { one: "{n} question", other: "All {n} questions" },
+  "evaluation.questions_hint":
+    "Choose a question to see what every system returned. The gold is marked in the passages.",
+  "evaluation.links":
+    "Links open the tenant {tenant} of this server, in the collections that were searched: {names}.",
+  "evaluation.links_here":
+    "The collection that was searched does not exist any more. Links open the collection that is chosen at the top of the page.",
+  "evaluation.about": "How this was measured",
+  "evaluation.failed_calls": {
+    one: "{n} call failed; the table marks its question.",
+    other: "{n} calls failed; the table marks their questions.",
+  },
+  "evaluation.judge_failed": "No answers were compared, because the judge failed: {error}",
+  "evaluation.unstored": {
+    one: "{n} document could not be stored, so questions about it count as missed: {names}",
+    other: "{n} documents could not be stored, so questions about them count as missed: {names}",
+  },
+  "evaluation.too_large": "the file has {bytes}; a report may have at most {most}",
+  "evaluation.no_json": "the file does not contain JSON",
+  "evaluation.html":
+    "this is the HTML report, which a browser shows by itself; this page reads the JSON report",
+  "evaluation.no_report": "the file is no report of hrag: {field} is missing or has another type",
+  "evaluation.version": "the report has the version {version}; this page reads the version {known}",
+  "evaluation.too_many_systems":
+    "the report has {n} systems; this page shows at most {most}",
+
   "server.settings": "Server",
   "server.limits": "Limits",
   "server.reader": "Retriever",
   "server.collection": "Collection",
   "server.version": "Version",
+  "server.role": "Your role",
   "server.embedder": "Embedder",
   "server.chat_model": "Chat model",
   "server.return_level": "Return level",

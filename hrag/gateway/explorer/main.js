@@ -6,6 +6,7 @@ import { CollectionsView } from "./collections_view.js";
 import { DocumentsView } from "./documents_view.js";
 import { h } from "./dom.js";
 import { announcements } from "./notices.js";
+import { ReportsView } from "./reports_view.js";
 import { ScopeBar, lastTenant } from "./scope_bar.js";
 import { SearchView } from "./search_view.js";
 import { ServerView } from "./server_view.js";
@@ -26,6 +27,7 @@ const views = {
   documents,
   upload: new UploadView(session),
   collections: new CollectionsView(session, (collection) => scope.open(session.tenant, collection)),
+  reports: new ReportsView(session),
   server: new ServerView(session),
 };
 const tabs = new Tabs(

@@ -14,6 +14,9 @@ const PNG_SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const DOCUMENTS_READ = 1000; // The largest page of ListDocuments. A search returns fewer documents.
 
 const ZOOMS = [1, 1.5, 2, 3];
+// On a narrow screen, a page that is as wide as the dialog is too small to read.
+const NARROW = "(max-width: 40rem)";
+const NARROW_ZOOM = 2; // An index in ZOOMS.
 const [MIN_DPI, DEFAULT_DPI, MAX_DPI] = [36, 110, 300]; // The limits of GetPageImage.
 // At the zoom 1 a page is as wide as the dialog, but a small page is not much enlarged.
 const MAX_PIXELS_PER_POINT = 1.6;
@@ -67,7 +70,7 @@ class PageDialog {
   #info;
   #page;
   #marks;
-  #zoom = 0; // An index in ZOOMS.
+  #zoom = matchMedia(NARROW).matches ? NARROW_ZOOM : 0; // An index in ZOOMS.
   #running = new AbortController();
   #opener = document.activeElement;
   #place = h("span", { class: "page-number" });
@@ -201,16 +204,21 @@ class PageDialog {
     const kinds = boxes.map(({ span = 0 }) => this.#marks[span].kind);
     const places = boxes.map((box, at) => placed(box, kinds[at]));
     this.#sheet.style.setProperty("--width", `${widthPoints * MAX_PIXELS_PER_POINT}px`);
+    this.#sheet.style.setProperty("--zoom", ZOOMS[this.#zoom]);
     this.#sheet.replaceChildren(canvas, ...places);
     if (this.#sheet.parentElement !== this.#stage) this.#stage.replaceChildren(this.#sheet);
     this.#stage.setAttribute("aria-busy", "false");
-    if (!isSamePage) this.#scrollTo(places.find(isCited) ?? places[0]);
+    const cited = places.filter(isCited);
+    if (!isSamePage) this.#scrollTo(cited.length ? cited : places);
     bindText(this.#status, "", ...statusText(kinds, this.#marks));
   }
 
-  /** Scrolls to a box; without one, to the beginning of the page. */
-  #scrollTo(box) {
-    this.#stage.scrollTo(0, box ? box.offsetTop - this.#stage.clientHeight / 3 : 0);
+  /** Scrolls to the first of the boxes; without one, to the beginning of the page. */
+  #scrollTo(boxes) {
+    const { clientWidth, clientHeight } = this.#stage;
+    const left = Math.min(...boxes.map((box) => box.offsetLeft)) - clientWidth / 20;
+    const top = boxes[0]?.offsetTop - clientHeight / 3;
+    this.#stage.scrollTo(boxes.length ? { left, top } : { left: 0, top: 0 });
   }
 
   #fail(error) {

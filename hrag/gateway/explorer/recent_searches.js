@@ -1,9 +1,10 @@
 // Lists the last searches of the tenant as links.
 
 import { fragment } from "./address.js";
-import { button, data, h } from "./dom.js";
+import { button, data, h, tr } from "./dom.js";
 import { announce } from "./notices.js";
 import { forgetSearches, lastSearches } from "./query_history.js";
+import { searchIn } from "./search_address.js";
 
 export class RecentSearches {
   #session;
@@ -37,8 +38,9 @@ export class RecentSearches {
 }
 
 function row(tenant, shownCollection, fields) {
-  const { collection, q, ...options } = fields;
-  const settings = Object.entries(options).map(([name, value]) => `${name} ${value}`);
+  const { collection, q } = fields;
+  const { a, b } = searchIn(fields);
+  const settings = [...settingParts(a), ...(b ? [[tr("setting.b")], ...settingParts(b)] : [])];
   const href = fragment({ tenant, view: "search", ...fields });
   return h(
     "li",
@@ -48,7 +50,24 @@ function row(tenant, shownCollection, fields) {
       "span",
       { class: "meta" },
       collection !== shownCollection && h("code", {}, data(collection)),
-      settings.length > 0 && data(settings.join(" · ")),
+      settings.map((parts) => h("span", {}, parts)),
     ),
   );
+}
+
+/** Returns the parts of the texts of a setting's options and conditions. */
+function settingParts({ filters, ...options }) {
+  const named = Object.entries(options).map(([name, value]) => [
+    tr(`option.${name}`),
+    " ",
+    data(value),
+  ]);
+  const conditions = filters.rows.map(([key, operator, value]) => [
+    data(key),
+    " ",
+    tr(`filter.${operator}`),
+    " ",
+    data(value),
+  ]);
+  return [...named, ...conditions];
 }

@@ -5,6 +5,8 @@ import { remember, remembered } from "./browser_memory.js";
 import { hasKey, setKey } from "./connect.js";
 import { button, field, h } from "./dom.js";
 import { errorBox } from "./notices.js";
+import { readRole } from "./roles.js";
+import { forgetServerInfo } from "./server_info.js";
 import { bindText } from "./translation.js";
 
 // The tenant of the command line's defaults, which a first `hrag ingest` fills.
@@ -60,6 +62,7 @@ export class ScopeBar {
   async open(tenant, collection = "") {
     this.#tenant.value = tenant;
     this.notice.replaceChildren();
+    readRole();
     try {
       await this.#session.open(tenant, collection);
       if (this.#session.collections.length) remember("tenant", tenant);
@@ -118,7 +121,9 @@ export class ScopeBar {
       ),
     );
     this.#keyInput.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.#useKey(this.#keyInput.value.trim());
+      if (event.key !== "Enter") return;
+      event.preventDefault(); // Otherwise Enter also presses the button that gets the focus.
+      this.#useKey(this.#keyInput.value.trim());
     });
     return h(
       "dialog",
@@ -134,6 +139,7 @@ export class ScopeBar {
 
   #useKey(key) {
     setKey(key);
+    forgetServerInfo();
     this.#dialog.close();
     this.#keyButton.classList.toggle("is-set", hasKey());
     bindText(this.#keyButton, "", hasKey() ? "key.set" : "key.none");

@@ -19,6 +19,10 @@ export class ServerView {
     for (const name of ["change", "refresh"]) {
       session.addEventListener(name, () => this.#showCollection());
     }
+    // Another key may see other settings.
+    session.addEventListener("change", () => {
+      if (this.element.closest("[role=tabpanel]:not([hidden])")) this.show();
+    });
     this.#showCollection();
   }
 
@@ -60,6 +64,7 @@ function serverParts(info) {
       "server.settings",
       facts([
         ["server.version", info.version ?? ""],
+        ["server.role", info.role ? h("code", {}, data(info.role)) : tr("server.none")],
         ["server.embedder", h("code", {}, data(info.embedder ?? ""))],
         [
           "server.chat_model",

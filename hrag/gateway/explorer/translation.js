@@ -3,6 +3,7 @@
 
 import chinese from "./chinese.js";
 import english from "./english.js";
+import { formatText } from "./text_format.js";
 
 const DICTIONARIES = { en: english, "zh-Hans": chinese };
 // For each element, a map from its attributes to `[key, values]`, the arguments of `translate`.
@@ -50,26 +51,14 @@ function show(node, attribute, key, values) {
 }
 
 /**
- * Returns the dictionary's text for `key`. In the text, `{name}` is replaced by the value `name`;
- * numbers are formatted for the language. If the text has plural forms, the value `n` determines
- * the form. If the key has no text, returns the key; this may be the name of a limit of a newer
- * server.
+ * Returns the dictionary's text for `key` with its values, as `formatText` describes them. If the
+ * key has no text, returns the key; this may be the name of a limit of a newer server.
  */
 export function translate(key, values = {}) {
-  const text = DICTIONARIES[language][key] ?? key;
-  const form = typeof text === "string" ? text : (text[plural(values.n)] ?? text.other);
-  return form.replace(/\{(\w+)\}/g, (_, name) => formatted(values[name]));
+  return formatText(DICTIONARIES[language][key] ?? key, values, language);
 }
 
 /** Returns true if the dictionary has a text for `key`. */
 export function hasText(key) {
   return key in english;
-}
-
-function plural(number) {
-  return new Intl.PluralRules(language).select(Number(number));
-}
-
-function formatted(value) {
-  return typeof value === "number" ? new Intl.NumberFormat(language).format(value) : String(value);
 }

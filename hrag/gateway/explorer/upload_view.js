@@ -3,11 +3,13 @@
 
 import { archiveMembers, isArchiveName } from "./archive.js";
 import { CallError, ingest } from "./connect.js";
-import { button, data, field, h, tr } from "./dom.js";
+import { data, field, h, tr } from "./dom.js";
+import { dropZone } from "./drop_zone.js";
 import { size, whole } from "./format.js";
 import { announce, errorBox } from "./notices.js";
 import { MetadataField } from "./metadata_field.js";
 import { reportNodes } from "./read_report.js";
+import { needsRole, permits, roleNote } from "./roles.js";
 import { serverInfo } from "./server_info.js";
 import { translate } from "./translation.js";
 import { documentId, hasKnownExtension } from "./upload_names.js";
@@ -23,28 +25,17 @@ export class UploadView {
   #waiting = [];
   #isBusy = false;
   #rows = h("ul", { class: "uploads", tLabel: "upload.list" });
-  #input = h("input", {
-    type: "file",
-    multiple: true,
-    class: "unseen",
-    tabindex: "-1",
-    "aria-hidden": "true",
-    onchange: () => this.#choose(),
-  });
 
   constructor(session) {
     this.#session = session;
-    const drop = h(
-      "div",
-      { class: "drop-zone" },
-      h("p", { class: "empty-title", t: "upload.title" }),
-      h("p", { t: "upload.text" }),
-      button("upload.choose", () => this.#input.click(), { class: "main-button" }),
-      this.#input,
-    );
-    drop.addEventListener("dragover", (event) => this.#overDrop(event, true));
-    drop.addEventListener("dragleave", (event) => this.#overDrop(event, false));
-    drop.addEventListener("drop", (event) => this.#drop(event));
+    const note = roleNote("write", "role.upload");
+    const keys = { title: "upload.title", text: "upload.text", choose: "upload.choose" };
+    const drop = dropZone(keys, (files) => this.#add(files), {
+      multiple: true,
+      isEnabled: () => permits("write"),
+      control: (choose) => needsRole("write", choose, note),
+      content: note,
+    });
     const more = h(
       "details",
       { class: "fold upload-more" },
@@ -63,21 +54,6 @@ export class UploadView {
     this.#target.replaceChildren(
       tenant ? tr("upload.target", { tenant, collection }) : tr("documents.no_tenant_text"),
     );
-  }
-
-  #overDrop(event, isOver) {
-    event.preventDefault();
-    event.currentTarget.classList.toggle("is-over", isOver);
-  }
-
-  #drop(event) {
-    this.#overDrop(event, false);
-    this.#add([...event.dataTransfer.files]);
-  }
-
-  #choose() {
-    this.#add([...this.#input.files]);
-    this.#input.value = "";
   }
 
   #add(files) {

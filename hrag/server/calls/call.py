@@ -365,13 +365,13 @@ def running_call(context: grpc.ServicerContext) -> ServerCall:
     return call
 
 
-def caller_is_admin() -> bool:
-    """Returns True if the caller whose call this thread handles has the role admin.
+def caller_role() -> Role:
+    """Returns the role of the caller whose call this thread handles.
 
     Without authentication, every caller has the role admin.
     """
     call = CURRENT.get()
-    return isinstance(call, ServerCall) and call.guard.role.includes(Role.ADMIN)
+    return call.guard.role if isinstance(call, ServerCall) else Role.READ
 
 
 def known_account() -> str:

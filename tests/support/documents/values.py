@@ -244,5 +244,5 @@ limits = st.builds(
 reader_details = st.builds(types.EmbeddedReaderStatus, U64, U64, U32, U64, U64, U32)
 reader_statuses = st.builds(types.ReaderStatus, st.floats(0, 1e6), st.none() | reader_details)
 server_infos = st.builds(
-    types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, st.none() | reader_statuses, TEXT
+    types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, st.none() | reader_statuses, TEXT, TEXT
 )

@@ -16,6 +16,26 @@ from hrag.v1 import filter_pb2, indexer_pb2, retriever_pb2, types_pb2
 
 ROOT = Path(__file__).resolve().parents[3]
 GUIDE = "docs/guide/search.md"
+THEMES = ("light", "dark")
+
+
+def test_a_picture_has_the_form_of_the_theme() -> None:
+    html = """<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="docs/images/explorer-search-dark.png">
+  <img alt="A search" src="docs/images/explorer-search-light.png">
+</picture>"""
+    light, dark = (f"images/explorer-search-{theme}.png#only-{theme}" for theme in THEMES)
+    shown = repository.with_site_links("README.md", f"Text.\n\n{html}\n")
+    assert shown == f"Text.\n\n![A search]({light})![A search]({dark})\n"
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/guide/explorer.md"])
+def test_every_picture_of_the_explorer_exists_in_both_forms(path: str) -> None:
+    html = (ROOT / path).read_text("utf-8")
+    named = [each for each in repository.linked(path) if each.endswith(repository.PICTURES)]
+    assert len(named) == 2 * html.count("<picture>") > 0
+    for theme in THEMES:
+        assert sum(name.endswith(f"-{theme}.png") for name in named) == len(named) / 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""GetServerInfo shows figures of the whole store only to callers with the role admin."""
+"""GetServerInfo says the caller's role, and shows figures of the whole store to admins only."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_figures_of_all_tenants_are_shown_to_admins_only(
     settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
     with connected(servicer_of(EMBEDDED), **settings) as channel:
         response = call(channel, key)
-    assert shown(response) == expected
+    assert (response.role, shown(response)) == (role, expected)
 
 
 def test_a_thread_does_not_keep_the_role_of_its_previous_caller(tmp_path: Path) -> None:
@@ -60,13 +60,15 @@ def test_a_thread_does_not_keep_the_role_of_its_previous_caller(tmp_path: Path) 
     reader = credentials.new_key(path)
     settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_THREADS": 1}
     with connected(servicer_of(EMBEDDED), **settings) as channel:
-        responses = [shown(call(channel, key)) for key in (admin, reader, admin, reader)]
-    assert responses == [(9, 7), None, (9, 7), None]
+        responses = [call(channel, key) for key in (admin, reader, admin, reader)]
+    assert [shown(response) for response in responses] == [(9, 7), None, (9, 7), None]
+    assert [response.role for response in responses] == ["admin", "read", "admin", "read"]
 
 
 def test_without_authentication_every_caller_is_an_admin() -> None:
     with connected(servicer_of(EMBEDDED)) as channel:
-        assert shown(call(channel)) == (9, 7)
+        response = call(channel)
+    assert (response.role, shown(response)) == ("admin", (9, 7))
 
 
 def test_an_engine_without_figures_of_the_store_shows_none() -> None:

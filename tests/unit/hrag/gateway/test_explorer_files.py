@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 import hrag.gateway
+from hrag.evaluation.summary import VERSION
 from hrag.v1 import retriever_pb2
 from hrag.values.formats import FORMATS, PYTHON
 
 FOLDER = Path(hrag.gateway.__file__).parent / "explorer"
 MODULES = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
-LANGUAGES = ("english.js", "chinese.js")
-CODE = "".join(text for name, text in MODULES.items() if name not in LANGUAGES)
+# The files with the texts of each language.
+ENGLISH, CHINESE = ("question_texts.js", "english.js"), ("chinese.js",)
+CODE = "".join(text for name, text in MODULES.items() if name not in (*ENGLISH, *CHINESE))
 INDEX = (FOLDER / "index.html").read_text("utf-8")
 
 _ENTRY = re.compile(r'^  "([\w.]+)":\s+(.+?),$', re.MULTILINE | re.DOTALL)
@@ -22,19 +24,19 @@ _BEGINNING = re.compile(r"`([a-z_]+\.)\$\{")
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 
 
-def _texts(name: str) -> dict[str, str]:
-    return dict(_ENTRY.findall(MODULES[name]))
+def _texts(names: tuple[str, ...]) -> dict[str, str]:
+    return dict(entry for name in names for entry in _ENTRY.findall(MODULES[name]))
 
 
 def test_both_languages_have_the_same_texts() -> None:
-    english, chinese = map(_texts, LANGUAGES)
+    english, chinese = map(_texts, (ENGLISH, CHINESE))
     assert list(english) == list(chinese)
     placeholders = {key: set(_PLACEHOLDER.findall(text)) for key, text in english.items()}
     assert placeholders == {key: set(_PLACEHOLDER.findall(text)) for key, text in chinese.items()}
 
 
 def test_every_key_has_a_text_and_every_text_is_used() -> None:
-    texts = _texts("english.js")
+    texts = _texts(ENGLISH)
     used = {key for key in _KEY.findall(CODE) if not key.endswith((".js", ".svg", ".json"))}
     beginnings = tuple(_BEGINNING.findall(CODE))
     assert used - set(texts) == set()
@@ -43,7 +45,7 @@ def test_every_key_has_a_text_and_every_text_is_used() -> None:
 
 def test_every_limit_of_the_server_has_a_text() -> None:
     names = [field.json_name for field in retriever_pb2.Limits.DESCRIPTOR.fields]
-    assert [name for name in names if f"limit.{name}" not in _texts("english.js")] == []
+    assert [name for name in names if f"limit.{name}" not in _texts(ENGLISH)] == []
 
 
 def test_every_option_of_a_search_can_be_set() -> None:
@@ -101,3 +103,9 @@ def test_the_formats_that_are_not_markdown_are_those_of_source_code() -> None:
     assert text
     words = "".join(re.findall(r'"([^"]+)"', text[1])).split()
     assert {f".{word}" for word in words} == code
+
+
+def test_the_explorer_reads_the_version_of_reports_that_is_written() -> None:
+    known = re.search(r"^const VERSION = (\d+);", MODULES["report_file.js"], re.MULTILINE)
+    assert known
+    assert int(known[1]) == VERSION
