@@ -9,8 +9,11 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.errors import CollectionNotFound, InvalidArgument, NotSupported, OriginalNotFound
-from hrag.types import PDF, Document, SearchMode, SettingsRequest
+from hrag.types import PDF, Document, SearchMode, SettingsRequest, Span
+from hrag.values.formats import PNG
+from indexer_svc.text_recognition import has_ocr_extra
 from tests.support.documents.pdfs import pdf_of
+from tests.support.documents.pictures import page_with_places, picture_file
 from tests.support.servers.gateways import gateway_to
 from tests.support.servers.processes import Running
 
@@ -115,3 +118,24 @@ def test_a_page_shows_where_a_passage_is_printed(services, tenant):
     client.ingest(tenant, Document(b"A text file.", "text"), collection="c")
     with pytest.raises(NotSupported):
         client.get_page_image(tenant, "text", 1, collection="c")
+
+
+@pytest.mark.skipif(not has_ocr_extra(), reason="the extra ocr is not installed")
+def test_a_picture_and_a_scan_show_where_their_text_was_recognised(services, tenant):
+    client = services.client
+    request = SettingsRequest(keep_originals=True, embedder="none", level_sizes=(32, 64))
+    client.create_collection(tenant, "c", request)
+    page, words = page_with_places("The gasket of pump 4 needs care.", "Filters are washed.")
+    for form, mime_type in (("PNG", PNG), ("PDF", PDF)):
+        file = Document(picture_file(page, form), form, mime_type=mime_type)
+        client.ingest(tenant, file, collection="c")
+        text = client.get_text(tenant, form, collection="c")
+        start = text.index("Filters")
+        span = Span(0, 0, start, len(text))
+        image = client.get_page_image(tenant, form, 1, [span], collection="c")
+        (box,) = image.boxes
+        assert image.boxes_note == ""
+        assert box.left * page.width <= words[-3][2]
+        assert box.right * page.width >= words[-1][3] - 1
+        assert 60 / page.height < box.top < 80 / page.height
+        assert image == client.get_page_image(tenant, form, 1, [span], collection="c")

@@ -1,4 +1,4 @@
-// Shows a page of a PDF in a dialog, with a sentence and its passage marked as boxes on it.
+// Shows a page of a PDF or of a picture in a dialog, with a sentence and its passage marked on it.
 //
 // The image is drawn on a canvas, and only if its bytes are a PNG. So the page's content security
 // policy can forbid all images but the page's own files.
@@ -9,7 +9,7 @@ import { whole } from "./format.js";
 import { errorBox, loading } from "./notices.js";
 import { bindText, translate } from "./translation.js";
 
-const PDF = "application/pdf";
+const SHOWN_TYPES = ["application/pdf", "image/png", "image/jpeg", "image/tiff"];
 const PNG_SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const DOCUMENTS_READ = 1000; // The largest page of ListDocuments. A search returns fewer documents.
 
@@ -20,7 +20,7 @@ const MAX_PIXELS_PER_POINT = 1.6;
 
 /** Returns true if the pages of a document, a DocumentInfo, can be shown. */
 export function hasPages({ mimeType, originalBytes }) {
-  return mimeType === PDF && whole(originalBytes) > 0;
+  return SHOWN_TYPES.includes(mimeType) && whole(originalBytes) > 0;
 }
 
 /**
@@ -73,6 +73,7 @@ class PageDialog {
   #place = h("span", { class: "page-number" });
   #percent = h("span", { class: "page-number" });
   #status = h("p", { class: "meta", role: "status" });
+  #note = h("p", { class: "meta" }); // Why text has no boxes, as the server says it.
   #sheet = h("div", { class: "page-sheet" });
   #stage = h("div", { class: "page-stage", tabindex: "0", role: "region", tLabel: "page.region" });
   #previous = this.#control("page.previous", "‹", () => this.#turn(-1));
@@ -105,6 +106,7 @@ class PageDialog {
       ),
       this.#stage,
       this.#status,
+      this.#note,
     );
   }
 
@@ -195,7 +197,7 @@ class PageDialog {
     }
   }
 
-  #paint({ widthPoints, boxes = [] }, canvas, isSamePage) {
+  #paint({ widthPoints, boxes = [], boxesNote = "" }, canvas, isSamePage) {
     const label = translate("page.image", { page: this.#page, title: this.#title });
     canvas.setAttribute("aria-label", label);
     const kinds = boxes.map(({ span = 0 }) => this.#marks[span].kind);
@@ -206,6 +208,7 @@ class PageDialog {
     this.#stage.setAttribute("aria-busy", "false");
     if (!isSamePage) this.#scrollTo(places.find(isCited) ?? places[0]);
     bindText(this.#status, "", ...statusText(kinds, this.#marks));
+    this.#note.replaceChildren(data(boxesNote));
   }
 
   /** Scrolls to a box; without one, to the beginning of the page. */
@@ -217,6 +220,7 @@ class PageDialog {
     this.#stage.setAttribute("aria-busy", "false");
     this.#stage.replaceChildren(errorBox(error, () => this.#show()));
     this.#status.replaceChildren();
+    this.#note.replaceChildren();
   }
 
   #end() {

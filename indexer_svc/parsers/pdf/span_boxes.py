@@ -19,6 +19,7 @@ from indexer_svc.parsers.pdf.layout.page_layout import page_layout, page_rows
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.layout.words import Word
 from indexer_svc.parsers.pdf.page_content import PageContent
+from indexer_svc.parsers.recognised_words import Box, PrintedWord
 
 # The alignment takes time in proportion to the pairs of equal words. Pages of prose have some
 # thousands of such pairs. On a page with more than this limit, only rare words are aligned.
@@ -26,23 +27,16 @@ _MAX_PAIRS = 1_000_000
 _MAX_RARE = 20
 # Words that differ are aligned by their characters if they have at most so many.
 _MAX_CHARACTERS = 2_000
+# Any two texts have many single letters in the same order, so a single letter says nothing.
+_MIN_BLOCK = 2
+# A span has boxes if more than this share of its characters is found.
+_MIN_FOUND = 0.5
 # The ascent and the descent of letters, in font sizes. The box of a font is often higher, so that
 # it would reach into the lines above and below.
 _ASCENT, _DESCENT = 0.95, 0.3
-_CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 # Chinese has no spaces, so each of its characters is a token.
-_TOKEN = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
-
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom, in points, in the frame of the page's text."""
-
-
-class PrintedWord(NamedTuple):
-    """A word on the page. Words of one printed line have the same number `line`."""
-
-    text: str
-    box: Box
-    line: int
+_TOKEN = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 
 class _Token(NamedTuple):
@@ -55,29 +49,38 @@ class _Token(NamedTuple):
 
 
 class _WordPart(NamedTuple):
-    """A part of a printed word, from one share of its width to another."""
+    """A part of a printed word, from one share of its width to another.
+
+    `shared` is how many of its characters are those of the token of the text.
+    """
 
     word: int
     start: float
     end: float
+    shared: int = 0
 
 
 def printed_words(content: PageContent) -> list[PrintedWord]:
     """Returns the upright words of a page in reading order, with running heads."""
+    return [
+        PrintedWord(word.text, _letter_box(word), line) for word, line in ordered_words(content)
+    ]
+
+
+def ordered_words(content: PageContent) -> Iterator[tuple[Word, int]]:
+    """Yields the upright words of a page in reading order, each with the number of its line."""
     page = page_rows(0, content)
     layout = page_layout(page, set(), 1, continues_contents=False, fixed_is_code=False)
     placed_ids: set[int] = set()
-    words: list[PrintedWord] = []
     line = 0
     for item in (item for region in layout.regions for item in region):
         for row in page.rows:
-            line_words = [
+            words = [
                 word for word in row.words if id(word) not in placed_ids and _is_inside(word, item)
             ]
-            placed_ids.update(map(id, line_words))
-            words += [PrintedWord(word.text, _letter_box(word), line) for word in line_words]
-            line += bool(line_words)
-    return words
+            placed_ids.update(map(id, words))
+            yield from ((word, line) for word in words)
+            line += bool(words)
 
 
 def _is_inside(word: Word, item: TextLine | PdfTable) -> bool:
@@ -99,11 +102,31 @@ def span_boxes(
 ) -> list[list[Box]]:
     """Returns, for each span of a page's text, one box for each printed line that it covers.
 
-    `spans` are pairs of offsets of characters in `text`. What is not printed has no box.
+    `spans` are pairs of offsets of characters in `text`. What is not printed has no box. A span of
+    which most characters are not found has no box at all, because the few words that are found may
+    be those of another sentence.
     """
     tokens = [_Token(m.start(), m.end(), _form(m.group())) for m in _TOKEN.finditer(text)]
     pieces = _aligned(tokens, list(_tokens_of(words)), words)
-    return [_line_boxes(_pieces_of(span, tokens, pieces, words), words) for span in spans]
+    return [
+        _line_boxes(_pieces_of(span, tokens, pieces, words), words)
+        if _is_found(span, tokens, pieces)
+        else []
+        for span in spans
+    ]
+
+
+def _is_found(
+    span: tuple[int, int], tokens: Sequence[_Token], pieces: dict[int, list[_WordPart]]
+) -> bool:
+    """Returns True if most characters of a span's tokens are found on the page."""
+    characters = found = 0
+    for index, token in enumerate(tokens):
+        if token.start < span[1] and token.end > span[0]:
+            characters += len(token.form)
+            shared = sum(piece.shared for piece in pieces.get(index, ()))
+            found += min(shared, len(token.form))
+    return found > _MIN_FOUND * characters
 
 
 def _tokens_of(words: Sequence[PrintedWord]) -> Iterator[_Token]:
@@ -128,11 +151,11 @@ def _aligned(
     left = list(range(len(tokens))), list(range(len(printed)))
     for _ in range(2):
         aligned_tokens: set[int] = set()
-        for ours, theirs in _pairs(*left, tokens, printed):
+        for ours, theirs, shared in _pairs(*left, tokens, printed):
             aligned_tokens.add(theirs)
             word = printed[theirs]
             width = len(words[word.word].text)
-            piece = _WordPart(word.word, word.start / width, word.end / width)
+            piece = _WordPart(word.word, word.start / width, word.end / width, shared)
             pieces.setdefault(ours, []).append(piece)
         left = (
             [index for index in left[0] if index not in pieces],
@@ -143,14 +166,18 @@ def _aligned(
 
 def _pairs(
     ours: Sequence[int], theirs: Sequence[int], tokens: Sequence[_Token], printed: Sequence[_Token]
-) -> Iterator[tuple[int, int]]:
-    """Yields pairs of indexes of a token of the text and a printed token that belong together."""
+) -> Iterator[tuple[int, int, int]]:
+    """Yields pairs of indexes of a token of the text and a printed token that belong together.
+
+    The third number is how many characters they share.
+    """
     ours, theirs = _comparable(ours, theirs, tokens, printed)
     left, right = [tokens[i].form for i in ours], [printed[i].form for i in theirs]
     matcher = SequenceMatcher(None, left, right, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind == "equal":
-            yield from zip(ours[start:end], theirs[other_start:other_end], strict=True)
+            for index, other in zip(ours[start:end], theirs[other_start:other_end], strict=True):
+                yield index, other, len(tokens[index].form)
         elif kind == "replace":
             yield from _character_pairs(
                 ours[start:end], theirs[other_start:other_end], tokens, printed
@@ -171,7 +198,7 @@ def _comparable(
 
 def _character_pairs(
     ours: Sequence[int], theirs: Sequence[int], tokens: Sequence[_Token], printed: Sequence[_Token]
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[tuple[int, int, int]]:
     """Yields the pairs of tokens of which at least half of the characters belong together."""
     owners = [index for index in ours for _ in tokens[index].form]
     others = [index for index in theirs for _ in printed[index].form]
@@ -181,11 +208,13 @@ def _character_pairs(
     right = "".join(printed[index].form for index in theirs)
     shared: Counter[tuple[int, int]] = Counter()
     for block in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        if block.size < _MIN_BLOCK:
+            continue
         for offset in range(block.size):
             shared[owners[block.a + offset], others[block.b + offset]] += 1
     for (token, printed_token), count in shared.items():
         if 2 * count >= min(len(tokens[token].form), len(printed[printed_token].form)):
-            yield token, printed_token
+            yield token, printed_token, count
 
 
 def _pieces_of(

@@ -5,9 +5,10 @@ import zlib
 
 import pytest
 
-from hrag.errors import TooLarge, UnreadableDocument
-from indexer_svc.parsers.pdf import page_image, parse_pdf
-from indexer_svc.parsers.pdf.span_boxes import PrintedWord, span_boxes
+from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
+from indexer_svc.parsers.pdf import characters, page_image, parse_pdf
+from indexer_svc.parsers.pdf.span_boxes import span_boxes
+from indexer_svc.parsers.recognised_words import PrintedWord, RecognisedWords
 from tests.support.documents.pdfs import broken_pdf, pdf_of, pdf_of_streams, shown_at
 
 LEFT = (
@@ -169,6 +170,23 @@ def test_an_image_beyond_a_limit_is_refused_with_the_number():
         page_image(pdf_of_streams([COLUMNS]), 0, 400, "", [], MAX_PNG)
     with pytest.raises(TooLarge, match=r"at most 1,000 are allowed \(HRAG_MAX_REPLY_BYTES\)"):
         page_image(pdf_of_streams([COLUMNS]), 0, 72, "", [], 1_000)
+
+
+def test_a_page_with_too_many_boxes_is_refused_with_the_number():
+    words = [PrintedWord(f"w{n}", (1, n, 9, n + 1), n) for n in range(250)]
+    text = " ".join(word.text for word in words)
+    found = RecognisedWords(tuple(words), 0, 0.0, 10.0, 250.0)
+    pdf = pdf_of(["Only one page."])
+    with pytest.raises(InvalidArgument, match=r"16,000 boxes on the page; at most 12,000 are") as e:
+        page_image(pdf, 0, 72, text, [(0, len(text))] * 64, MAX_PNG, found)
+    assert e.value.field == "spans"
+
+
+def test_a_page_with_too_much_text_has_no_boxes(monkeypatch):
+    """The places of its characters are not read, so they must not be guessed."""
+    monkeypatch.setattr(characters, "MAX_PAGE_CHARS", 100)
+    _, boxes = shown(pdf_of_streams([COLUMNS]), "The quick brown fox")
+    assert boxes == []
 
 
 def test_a_page_of_a_long_file_is_shown_without_reading_the_others():
