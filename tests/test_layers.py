@@ -129,7 +129,7 @@ PARTS = {
             "status",
         ),
         ("export",),
-        ("original",),
+        ("original", "page"),
         ("app",),
     ),
     GATEWAY: (
