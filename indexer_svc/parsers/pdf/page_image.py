@@ -23,6 +23,7 @@ MAX_IMAGE_PIXELS = 12_000_000
 # Level 3 compresses a page of text by 5 % less than the default, in a third of the time.
 _COMPRESSION = 3
 _FIELD = "page"
+_RGB = 3
 
 
 def page_image(
@@ -132,13 +133,20 @@ def checked_image(image: PageImage, max_png_bytes: int) -> PageImage:
 
 
 def _png(bitmap: Any) -> bytes:
-    """Encodes a bitmap of 8-bit RGB, or of grey, as PNG (ISO/IEC 15948)."""
+    """Encodes a bitmap of 8-bit RGB, or of grey, as PNG (ISO/IEC 15948).
+
+    Most pages are black on white. As a grey image they are encoded in a third of the time.
+    """
     row_bytes = bitmap.width * bitmap.n_channels
     pixels, stride = memoryview(bitmap.buffer).cast("B"), bitmap.stride
-    rows = (pixels[at * stride : at * stride + row_bytes] for at in range(bitmap.height))
+    packed = b"".join(pixels[at * stride : at * stride + row_bytes] for at in range(bitmap.height))
+    channels = bitmap.n_channels
+    if channels == _RGB and packed[::_RGB] == packed[1::_RGB] == packed[2::_RGB]:
+        packed, row_bytes, channels = packed[::_RGB], bitmap.width, 1
+    rows = (packed[at : at + row_bytes] for at in range(0, len(packed), row_bytes))
     # Each row begins with the number of its filter. 0 means that the row is not filtered.
     data = b"".join(part for row in rows for part in (b"\0", row))
-    colour = {1: 0, 3: 2, 4: 6}[bitmap.n_channels]
+    colour = {1: 0, _RGB: 2, 4: 6}[channels]
     header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, colour, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(data, _COMPRESSION)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
