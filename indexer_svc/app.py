@@ -119,6 +119,7 @@ def _servicer(
         parsers.show_page,
         settings.page_image_cache_bytes,
         ReplyLimit(settings.max_reply_bytes),
+        recognition,
     )
     return IndexerServicer(pipeline, catalog, reembedder, pages, stopping)
 

@@ -1,13 +1,15 @@
 """Shows pages of documents, with the places of parts of their text.
 
 A parser process renders a page from the document's original. Rendered images are cached, because a
-reader looks at a page more than once. The key of an image has the tenant's collection and the
-sequence number of the document, so an image of a replaced document is never returned.
+reader looks at a page more than once. So are the words of a page whose text was recognised, because
+recognising it again takes seconds. The key of a cached value has the tenant's collection and the
+sequence number of the document, so nothing of a replaced document is ever returned.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hrag.engine import CollectionHandle
@@ -15,22 +17,36 @@ from hrag.observe import metrics
 from hrag.values.chunks import Span
 from hrag.values.deadline import Deadline
 from hrag.values.documents import DocumentInfo
-from hrag.values.errors import InvalidArgument, NotSupported
+from hrag.values.errors import (
+    InvalidArgument,
+    NotSupported,
+    ServiceUnavailable,
+    TooBusy,
+    TooLarge,
+    UnreadableDocument,
+)
+from hrag.values.formats import PICTURES
 from hrag.values.page_images import DEFAULT_DPI, PageImage, check_page_request
 from hrag.values.read_report import PageUnit
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.tree import PageSpan, ParsedText
 from indexer_svc.parsers.parser_functions import SHOWN_FORMATS
+from indexer_svc.parsers.parser_pool import ShowPage
+from indexer_svc.parsers.recognised_words import RecognisedWords
 from indexer_svc.stored_catalog import StoredCatalog
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The other fields of a reply take at most this many bytes, with the boxes.
 _REPLY_FIELDS_BYTES = 512 << 10
-# What a cached box and a span of a key take in memory: tuples with their numbers.
-_BOX_BYTES, _SPAN_BYTES = 200, 120
+# What these take in memory as tuples: a cached box, a span of a key, and a recognised word.
+_BOX_BYTES, _SPAN_BYTES, _WORD_BYTES = 200, 120, 350
+# If recognising a page fails with one of these errors, the page is shown without boxes.
+_NOT_RECOGNISED = (UnreadableDocument, TooLarge, TooBusy, ServiceUnavailable)
 
-ShowPage = Callable[[str, Deadline, bytes, str, Mapping[str, Any], int], PageImage]
-"""Renders a page in a parser process; see `ParserPool.show_page`."""
-_Key = tuple[int, str, int, int, int, tuple[tuple[int, int], ...]]
+_RECOGNISED = "the text of this page was recognised, and finding its places needs text recognition"
+
+_Page = tuple[int, str, int, int]
+"""The id of the collection, the id of the document, its sequence number, and the page."""
 
 
 class PageImages:
@@ -42,12 +58,17 @@ class PageImages:
         show_page: ShowPage,
         cache_bytes: int,
         reply: ReplyLimit = UNLIMITED,
+        recognition: TextRecognition = NO_RECOGNITION,
     ) -> None:
-        """Renders pages with `show_page`; keeps images and boxes of at most `cache_bytes` bytes."""
+        """Renders pages of PDFs with `show_page`, and pictures with `recognition`.
+
+        Keeps images, boxes and recognised words of at most `cache_bytes` bytes.
+        """
         self._catalog = catalog
         self._show_page = show_page
         self._reply = reply
-        self._cache = _ImageCache(cache_bytes)
+        self._recognition = recognition
+        self._cache = _Cache(cache_bytes)
 
     def page(
         self,
@@ -68,15 +89,11 @@ class PageImages:
         dpi = dpi or DEFAULT_DPI
         check_page_request(dpi, len(spans))
         handle, info = self._catalog.opened_document(tenant_id, collection, document_id)
-        _check_format(info)
-        bounds = tuple(map(_bounds, spans))
-        key = (handle.collection_id, document_id, info.sequence, page, dpi, bounds)
-        image = self._cache.get(key)
+        self._shower_of(info)
+        image: PageImage | None = self._cache.get(_image_key(_key(handle, info, page), dpi, spans))
         metrics.page_shown(is_cached=image is not None)
         if image is None:
             image, info = self._rendered(handle, document_id, page, dpi, spans, deadline)
-            key = (handle.collection_id, document_id, info.sequence, page, dpi, bounds)
-            self._cache.put(key, image)
         return image, info
 
     def _rendered(
@@ -89,28 +106,88 @@ class PageImages:
         deadline: Deadline,
     ) -> tuple[PageImage, DocumentInfo]:
         info, parsed, content = self._catalog.document_with_original(handle, document_id)
-        _check_format(info)
+        show_page = self._shower_of(info)
+        key = _key(handle, info, page)
         index, place = _place_of(parsed, page)
         text = parsed.text[place.char_start : place.char_end]
+        on_page = _spans_on_page(spans, place, parsed.text)
+        words, problem = None, ""
+        if place.is_recognised and any(text[start:end].strip() for start, end in on_page):
+            file = (content, info.mime_type, index)
+            words, problem = self._words(handle, key, file, deadline)
         arguments = {
             "index": index,
             "dpi": dpi,
             "text": text,
-            "spans": _spans_on_page(spans, place, parsed.text),
+            "spans": [] if problem else on_page,
+            "words": None if words is None else words.as_json(),
         }
         max_png_bytes = max(0, self._reply.left_bytes - _REPLY_FIELDS_BYTES)
-        image = self._show_page(
+        image = show_page(
             handle.tenant_id, deadline, content, info.mime_type, arguments, max_png_bytes
         )
+        note = problem or _missing_note(image, text, on_page)
+        image = replace(image, boxes_note=note)
+        if not problem:
+            self._cache.put(_image_key(key, dpi, spans), image, _image_bytes(image, len(spans)))
         return image, info
 
+    def _words(
+        self,
+        handle: CollectionHandle,
+        page: _Page,
+        file: tuple[bytes, str, int],
+        deadline: Deadline,
+    ) -> tuple[RecognisedWords | None, str]:
+        """Returns the words of a page whose text was recognised, or else why there are none.
 
-def _check_format(info: DocumentInfo) -> None:
-    if info.mime_type not in SHOWN_FORMATS:
-        raise NotSupported(
-            f"document {info.document_id!r} is of type {info.mime_type}; only pages of "
-            f"{', '.join(sorted(SHOWN_FORMATS))} can be shown"
-        )
+        `file` is the document's original, its MIME type, and the index of the page.
+        """
+        words: RecognisedWords | None = self._cache.get(page)
+        if words is not None:
+            return words, ""
+        if self._recognition.page_words is None:
+            return None, f"{_RECOGNISED}: {self._recognition.advice}"
+        try:
+            words = self._recognition.page_words(handle.tenant_id, deadline, *file)
+        except _NOT_RECOGNISED as error:
+            return None, f"{_RECOGNISED}, which failed: {error.message}"
+        self._cache.put(page, words, _WORD_BYTES * len(words.words))
+        return words, ""
+
+    def _shower_of(self, info: DocumentInfo) -> ShowPage:
+        """Returns the function that shows pages of a document. Raises NotSupported."""
+        if info.mime_type not in SHOWN_FORMATS:
+            raise NotSupported(
+                f"document {info.document_id!r} is of type {info.mime_type}; only pages of "
+                f"{', '.join(sorted(SHOWN_FORMATS))} can be shown"
+            )
+        if info.mime_type not in PICTURES:
+            return self._show_page
+        if self._recognition.show_page is None:
+            raise NotSupported(
+                f"document {info.document_id!r} is a picture, and the parser of pictures is that "
+                f"of text recognition: {self._recognition.advice}"
+            )
+        return self._recognition.show_page
+
+
+def _key(handle: CollectionHandle, info: DocumentInfo, page: int) -> _Page:
+    return handle.collection_id, info.document_id, info.sequence, page
+
+
+def _image_key(page: _Page, dpi: int, spans: Sequence[Span]) -> Hashable:
+    return page, dpi, tuple(map(_bounds, spans))
+
+
+def _missing_note(image: PageImage, text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Returns a note if spans have text on the page and no boxes; else ""."""
+    with_boxes = {box.span for box in image.boxes}
+    on_page = [at for at, (start, end) in enumerate(spans) if text[start:end].strip()]
+    missing = [at for at in on_page if at not in with_boxes]
+    if not missing:
+        return ""
+    return f"the text of {len(missing)} of {len(on_page)} spans was not found on the page"
 
 
 def _place_of(parsed: ParsedText, number: int) -> tuple[int, PageSpan]:
@@ -163,32 +240,34 @@ def _characters_in(encoded: bytes, byte_count: int) -> int:
     return len(encoded[: max(byte_count, 0)].decode("utf-8", "ignore"))
 
 
-def _entry_bytes(key: _Key, image: PageImage) -> int:
-    """Returns about how many bytes an image and its key take in the cache."""
-    return len(image.png) + _BOX_BYTES * len(image.boxes) + _SPAN_BYTES * len(key[-1])
+def _image_bytes(image: PageImage, span_count: int) -> int:
+    """Returns about how many bytes an image takes in the cache, with the spans of its key."""
+    return len(image.png) + _BOX_BYTES * len(image.boxes) + _SPAN_BYTES * span_count
 
 
-class _ImageCache:
-    """Keeps the images that were used last, with their boxes, up to a count of bytes."""
+class _Cache:
+    """Keeps the values that were used last, up to a count of bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._images: OrderedDict[_Key, PageImage] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: _Key) -> PageImage | None:
+    def get(self, key: Hashable) -> Any:
+        """Returns the value of a key; None if it is not kept."""
         with self._lock:
-            image = self._images.get(key)
-            if image is not None:
-                self._images.move_to_end(key)
-            return image
+            value, _ = self._values.get(key, (None, 0))
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
 
-    def put(self, key: _Key, image: PageImage) -> None:
+    def put(self, key: Hashable, value: Any, size_bytes: int) -> None:
+        """Keeps a value of about `size_bytes` bytes."""
         with self._lock:
-            if key in self._images:
+            if key in self._values:
                 return
-            self._images[key] = image
-            self._bytes += _entry_bytes(key, image)
+            self._values[key] = value, size_bytes
+            self._bytes += size_bytes
             while self._bytes > self._max_bytes:
-                self._bytes -= _entry_bytes(*self._images.popitem(last=False))
+                self._bytes -= self._values.popitem(last=False)[1][1]

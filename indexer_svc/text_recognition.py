@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from hrag.config import IndexerSettings
 from hrag.values.deadline import Deadline
 from hrag.values.formats import OCR_EXTRA
-from indexer_svc.parsers.parser_pool import Parse, ParserPool, TenantParse
+from indexer_svc.parsers.parser_pool import PageWords, Parse, ParserPool, ShowPage, TenantParse
 
 _LIBRARIES = ("rapidocr", "onnxruntime")
 _NOT_INSTALLED = f"this indexer has no text recognition; its operator can install it: {OCR_EXTRA}"
@@ -32,12 +32,15 @@ class CallRecognition:
 class TextRecognition:
     """The parser that also recognises text in pictures of pages, for the calls of all tenants.
 
-    `parse` is None if there is no text recognition. At most `max_pages` pages of a document are
-    recognised.
+    `parse` is None if there is no text recognition, and so are `page_words`, which finds the words
+    of a page, and `show_page`, which shows a page of a picture. At most `max_pages` pages of a
+    document are recognised.
     """
 
     parse: TenantParse | None
     max_pages: int
+    page_words: PageWords | None = None
+    show_page: ShowPage | None = None
 
     @property
     def advice(self) -> str:
@@ -69,7 +72,7 @@ def open_text_recognition(settings: IndexerSettings) -> Iterator[TextRecognition
         max_recognised_pages=settings.ocr_max_pages,
     )
     with closing(pool):
-        yield TextRecognition(pool.parse, settings.ocr_max_pages)
+        yield TextRecognition(pool.parse, settings.ocr_max_pages, pool.page_words, pool.show_page)
 
 
 @cache

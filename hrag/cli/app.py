@@ -37,6 +37,7 @@ from hrag.cli.keys import create_key, list_keys, revoke_key
 from hrag.cli.mcp import mcp
 from hrag.cli.migrate import migrate
 from hrag.cli.original import original
+from hrag.cli.page import page
 from hrag.cli.read import read
 from hrag.cli.search import answer, search
 from hrag.cli.serve import gateway, serve
@@ -200,7 +201,7 @@ def _hrag(
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
     *(serve, gateway, ingest, read, search, answer, chat),
-    *(documents, count, get, original, tree, delete, export),
+    *(documents, count, get, original, page, tree, delete, export),
     *(status, health, tenants, mcp, reembed),
     *(check, backup, restore, vacuum, reindex, migrate, demo, compare),
 )

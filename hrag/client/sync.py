@@ -364,14 +364,15 @@ class Client(Catalog):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> PageImage:
-        """Returns an image of a page of a PDF, with the places of parts of the document's text.
+        """Returns an image of a page of a PDF or a picture, with the places of parts of its text.
 
         `page` is the number of the page, and `spans` are parts of the text, for example the span of
         a passage's chunk. The boxes of the image are fractions of the page's width and height.
-        `dpi` is the resolution, 36 to 300.
+        `dpi` is the resolution, 36 to 300. The first boxes on a page whose text was recognised take
+        seconds. If text of a span has no boxes, `boxes_note` says why.
 
         Raises CollectionNotFound, DocumentNotFound, OriginalNotFound, UnreadableDocument. Raises
-        NotSupported for documents that are not PDFs.
+        NotSupported for documents of other formats.
         """
         call = originals.get_page_image(tenant_id, document_id, collection, page, dpi, spans)
         return self._run(call, timeout_s)

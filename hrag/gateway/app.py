@@ -23,10 +23,10 @@ from hrag.gateway.health_route import health_routes
 from hrag.gateway.http.http_server import HttpServer
 from hrag.gateway.http.routes import Application, Route
 from hrag.gateway.http.static_files import page, static_routes
-from hrag.gateway.original_download import PATH as ORIGINAL
 from hrag.gateway.original_download import original_endpoint
 from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
+from hrag.gateway.reference.original_path import ORIGINAL
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.rest import rest_routes
 from hrag.gateway.services.channels import ServiceChannels
@@ -50,10 +50,13 @@ _POST = ("POST",)
 _GET = ("GET",)
 _CORS_HEADERS = (
     *("authorization", "content-type", "connect-protocol-version", "connect-timeout-ms"),
-    *("traceparent", "tracestate", REQUEST_ID),
+    *("traceparent", "tracestate", REQUEST_ID, "range", "if-range"),
 )
-# Pages of other origins may read these headers of replies. The last two are those of an original.
-_EXPOSED_HEADERS = ("retry-after", REQUEST_ID, "content-disposition", "etag")
+# Pages of other origins may read these headers of replies. The last ones are those of an original.
+_EXPOSED_HEADERS = (
+    *("retry-after", REQUEST_ID),
+    *("content-disposition", "etag", "accept-ranges", "content-range"),
+)
 _CORS_S = 3600  # Browsers may cache the reply to a CORS preflight request for this many seconds.
 
 

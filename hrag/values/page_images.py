@@ -9,6 +9,9 @@ MIN_DPI, DEFAULT_DPI, MAX_DPI = 36, 110, 300
 """The resolutions of page images, in dots per inch. At 110, print of 8 points is easy to read."""
 MAX_PAGE_SPANS = 64
 """A request may name at most this many spans. A passage of an answer has one or a few."""
+MAX_PAGE_BOXES = 12_000
+"""A page image has at most this many boxes: one for each line of each span, or more on a page that
+was scanned crookedly. A page has some hundred lines."""
 
 
 class SpanBox(NamedTuple):
@@ -29,8 +32,10 @@ class SpanBox(NamedTuple):
 class PageImage:
     """An image of a page as PNG, as a reader sees the page.
 
-    `width_points` and `height_points` are the size of the page in points, of 1/72 inch. `boxes` has
-    one box for each printed line of each span, in the order of the spans.
+    `width_points` and `height_points` are the size of the page in points, of 1/72 inch. The longer
+    side of a picture counts as 842 points. `boxes` has one box for each printed line of each span,
+    in the order of the spans; on a page that was scanned crookedly, several for each line.
+    `boxes_note` says in words why text of a span has no boxes. It is empty if all text has boxes.
     """
 
     png: bytes
@@ -39,6 +44,7 @@ class PageImage:
     width_points: float
     height_points: float
     boxes: tuple[SpanBox, ...] = ()
+    boxes_note: str = ""
 
 
 def check_page_request(dpi: int, span_count: int) -> None:

@@ -365,6 +365,7 @@ def page_image_response(image: PageImage, sequence: int) -> pb.GetPageImageRespo
         height_points=image.height_points,
         boxes=[pb.PageBox(**box._asdict()) for box in image.boxes],
         sequence=sequence,
+        boxes_note=image.boxes_note,
     )
 
 
@@ -376,4 +377,5 @@ def page_image_from(message: pb.GetPageImageResponse) -> PageImage:
         message.width_points,
         message.height_points,
         tuple(SpanBox(box.span, box.left, box.top, box.right, box.bottom) for box in message.boxes),
+        message.boxes_note,
     )

@@ -14,7 +14,7 @@ import signal
 import sys
 from functools import partial
 
-from indexer_svc.parsers.parser_functions import FormatFamily, load, parse, show_page
+from indexer_svc.parsers.parser_functions import FormatFamily, load, page_words, parse, show_page
 from indexer_svc.parsers.protocol import (
     Head,
     answer_to,
@@ -22,6 +22,7 @@ from indexer_svc.parsers.protocol import (
     message,
     progress,
     received,
+    words_answer_to,
 )
 from indexer_svc.parsers.recognition import PageRecogniser, Recognise
 from indexer_svc.parsers.sandbox import confine
@@ -53,8 +54,13 @@ def _answer(request: Head, content: bytes, recognise: Recognise | None) -> list[
     if "page" in request:
         show = partial(show_page, content, request["mime_type"], request["page"])
         return image_answer_to(show)
-    options = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
     recogniser = _page_recogniser(recognise, request)
+    if recogniser is not None and "recognised_page" in request:
+        index = request["recognised_page"]
+        return words_answer_to(
+            partial(page_words, content, request["mime_type"], index, recogniser)
+        )
+    options = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
     return answer_to(partial(parse, content, *options, recogniser))
 
 

@@ -46,6 +46,7 @@ from hrag.values.formats import (
 )
 from hrag.values.page_images import PageImage
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.recognised_words import RecognisedWords
 from indexer_svc.parsers.recognition import PageRecogniser, Recognise
 
 
@@ -103,8 +104,9 @@ _RECOGNISER = ("rapid_ocr", "open_recogniser")
 _PACKAGE = "indexer_svc.parsers"
 READ_FORMATS = frozenset(mime_type for formats in _PARSERS.values() for mime_type in formats)
 """The MIME types of all formats that have a parser."""
-# For each format whose pages can be shown, the module with its function `page_image`.
-_SHOWN: Mapping[str, str] = {PDF: "pdf"}
+# For each format whose pages can be shown, the module with its functions `page_image` and
+# `page_words`.
+_SHOWN: Mapping[str, str] = {PDF: "pdf", PNG: "picture", JPEG: "picture", TIFF: "picture"}
 SHOWN_FORMATS = frozenset(_SHOWN)
 """The MIME types of all formats whose pages can be shown."""
 # The parsers of these formats have a parameter `keep_boilerplate`.
@@ -162,11 +164,25 @@ def parse(
 def show_page(content: bytes, mime_type: str, page: Mapping[str, Any]) -> PageImage:
     """Renders a page of a file in this process. `page` has the arguments of `pdf.page_image`.
 
-    Raises InvalidArgument or one of its subclasses if the page cannot be shown. May raise any error
-    of a library if the file is damaged.
+    Its `words`, if any, are in the form of JSON. Raises InvalidArgument or one of its subclasses if
+    the page cannot be shown. May raise any error of a library if the file is damaged.
     """
-    image: PageImage = _function(_SHOWN[mime_type], "page_image")(content, **page)
+    sent = page.get("words")
+    arguments = {**page, "words": None if sent is None else RecognisedWords.from_json(sent)}
+    image: PageImage = _function(_SHOWN[mime_type], "page_image")(content, **arguments)
     return image
+
+
+def page_words(
+    content: bytes, mime_type: str, index: int, recogniser: PageRecogniser
+) -> RecognisedWords:
+    """Recognises a page of a file in this process; `index` counts the pages from 0.
+
+    Raises the errors of `show_page`.
+    """
+    read = _function(_SHOWN[mime_type], "page_words")
+    words: RecognisedWords = read(content, index, recogniser)
+    return words
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:

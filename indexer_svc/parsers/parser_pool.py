@@ -14,10 +14,12 @@ process can read.
 
 A pool for text recognition is a separate pool, so that scans, which take minutes, never delay other
 files. Its processes have more memory. Each page, not each file, has a time limit there, and a file
-waits for a slot as long as its caller does. No process is started in advance: the start takes less
-time than a page, and the models take much memory.
+waits for a slot as long as its caller does. Only a page that a reader wants to see waits for a
+shorter time, because a scan of many pages may occupy the slot for minutes. No process is started in
+advance: the start takes less time than a page, and the models take much memory.
 """
 
+import math
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -41,7 +43,7 @@ from hrag.values.errors import (
     TooLarge,
     UnreadableDocument,
 )
-from hrag.values.page_images import PageImage
+from hrag.values.page_images import MAX_PAGE_BOXES, PageImage
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, format_family
 from indexer_svc.parsers.parser_process import (
@@ -51,6 +53,7 @@ from indexer_svc.parsers.parser_process import (
     ParserProcess,
 )
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
+from indexer_svc.parsers.recognised_words import RecognisedWords
 
 _log = structlog.get_logger()
 
@@ -61,6 +64,8 @@ _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
 # A process loads its libraries in 1 to 3 s. On a busy machine it may take a minute.
 _MAX_START_S = 120.0
+# A page that a reader wants to see waits this long for a slot of text recognition.
+_RECOGNISED_PAGE_WAIT_S = 5.0
 # The log reports the progress of text recognition after this many pages. They take about a minute.
 _PAGES_PER_LOG = 20
 
@@ -76,8 +81,10 @@ TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
 They are the tenant's id and the deadline of the call.
 """
 
-# The boxes of a page image: one for each printed line of each span. A page has some hundred lines.
-MAX_PAGE_BOXES = 12_000
+ShowPage = Callable[[str, Deadline, bytes, str, Mapping[str, Any], int], PageImage]
+"""Renders a page in a parser process; see `ParserPool.show_page`."""
+PageWords = Callable[[str, Deadline, bytes, str, int], RecognisedWords]
+"""Recognises a page in a parser process; see `ParserPool.page_words`."""
 
 Result = TypeVar("Result")
 _OnPage = Callable[[int], None]
@@ -137,6 +144,7 @@ class ParserPool:
         """
         self._max_recognised_pages = max_recognised_pages
         self._settings = _OCR_SETTINGS if max_recognised_pages else _PARSER_SETTINGS
+        self._max_page_wait_s = _RECOGNISED_PAGE_WAIT_S if max_recognised_pages else timeout_s
         self._slots = slots
         self._tenant_slots = slots // 2
         self._memory_bytes = memory_bytes
@@ -190,7 +198,8 @@ class ParserPool:
         def parse(process: ParserProcess, check: Check, on_page: _OnPage) -> ParsedFile:
             return process.parse(request, content, max_body_bytes, check, on_page)
 
-        return self._run(assignment, deadline, content, mime_type, parse)
+        max_wait_s = math.inf if recognises else self._timeout_s
+        return self._run(assignment, deadline, content, mime_type, parse, max_wait_s)
 
     def show_page(
         self,
@@ -213,7 +222,27 @@ class ParserPool:
         def show(process: ParserProcess, check: Check, _on_page: _OnPage) -> PageImage:
             return process.show_page(request, content, max_png_bytes, MAX_PAGE_BOXES, check)
 
-        return self._run(assignment, deadline, content, mime_type, show)
+        return self._run(assignment, deadline, content, mime_type, show, self._max_page_wait_s)
+
+    def page_words(
+        self, tenant_id: str, deadline: Deadline, content: bytes, mime_type: str, index: int
+    ) -> RecognisedWords:
+        """Recognises a page of `content` in a process of a pool for text recognition.
+
+        `index` counts the pages from 0. Raises the errors of `parse`, and TooBusy.
+        """
+        request = {
+            "mime_type": mime_type,
+            "cpu_s": self._timeout_s,
+            "max_pages": 1,
+            "recognised_page": index,
+        }
+
+        def recognise(process: ParserProcess, check: Check, on_page: _OnPage) -> RecognisedWords:
+            return process.page_words(request, content, check, on_page)
+
+        assignment = tenant_id, FormatFamily.OCR
+        return self._run(assignment, deadline, content, mime_type, recognise, self._max_page_wait_s)
 
     def _run(
         self,
@@ -222,9 +251,13 @@ class ParserPool:
         content: bytes,
         mime_type: str,
         work: Callable[[ParserProcess, Check, _OnPage], Result],
+        max_wait_s: float,
     ) -> Result:
-        """Calls `work` with a parser process that is ready, and returns its result."""
-        with metrics.parser_call(), self._slot(assignment[0], deadline):
+        """Calls `work` with a parser process that is ready, and returns its result.
+
+        Raises TooBusy if no slot becomes free within `max_wait_s` seconds.
+        """
+        with metrics.parser_call(), self._slot(assignment[0], deadline, max_wait_s):
             process = self._acquire_process(assignment)
             is_healthy = False
             try:
@@ -276,12 +309,12 @@ class ParserPool:
     # The following methods wait until one of the slots is free for a file.
 
     @contextmanager
-    def _slot(self, tenant_id: str, deadline: Deadline) -> Iterator[None]:
+    def _slot(self, tenant_id: str, deadline: Deadline, max_wait_s: float) -> Iterator[None]:
         file = _WaitingFile(tenant_id)
         with self._changed:
             self._waiting.append(file)
             try:
-                self._wait_for(file, deadline)
+                self._wait_for(file, deadline, max_wait_s)
                 self._running[tenant_id] += 1
             finally:
                 self._waiting.remove(file)
@@ -295,15 +328,15 @@ class ParserPool:
                     del self._running[tenant_id]
                 self._changed.notify_all()
 
-    def _wait_for(self, file: _WaitingFile, deadline: Deadline) -> None:
-        end_s = time.monotonic() + self._timeout_s
+    def _wait_for(self, file: _WaitingFile, deadline: Deadline, max_wait_s: float) -> None:
+        end_s = time.monotonic() + max_wait_s
         while self._next_file() is not file:
             if self._is_closed:
                 break
             deadline.check("waiting for a parser")
-            if time.monotonic() > end_s and not self._max_recognised_pages:
+            if time.monotonic() > end_s:
                 raise TooBusy(
-                    f"no parser became free in {self._timeout_s} s; the indexer has {self._slots} "
+                    f"no parser became free in {max_wait_s} s; the indexer has {self._slots} "
                     f"({self._settings.slots}), and one tenant may use at most "
                     f"{self._tenant_slots} at once"
                 )

@@ -25,7 +25,9 @@ from indexer_svc.parsers.protocol import (
     message,
     progress_of,
     received,
+    words_of,
 )
+from indexer_svc.parsers.recognised_words import RecognisedWords
 
 _MODULE = "indexer_svc.parsers.parser_child"
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -167,6 +169,16 @@ class ParserProcess:
         """
         answer = self._exchange(request, content, max_png_bytes, check)
         return image_of(*answer, max_boxes, len(request["page"]["spans"]))
+
+    def page_words(
+        self, request: Head, content: bytes, check: Check, on_page: Callable[[int], None]
+    ) -> RecognisedWords:
+        """Sends a request to recognise a page of `content`, and returns its words.
+
+        `on_page` is called before the page is recognised. Raises the errors of `parse`.
+        """
+        head, _body = self._exchange(request, content, 0, check, on_page)
+        return words_of(head)
 
     def _exchange(
         self,

@@ -26,6 +26,7 @@ from indexer_svc.parsers.parsed_file import (
     ParsedFile,
     without_metadata,
 )
+from indexer_svc.parsers.recognised_words import MAX_RECOGNISED_WORDS, RecognisedWords
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
 # The head of a message, a JSON object, has at most this many bytes. This is enough for 65,535
@@ -35,6 +36,8 @@ MAX_HEAD_BYTES = 16 << 20
 _MAX_NUMBER = 0xFFFF_FFFF
 _MAX_REPORT_TEXT_BYTES = 1_000
 _PNG = b"\x89PNG\r\n\x1a\n"
+# A recognised line of Latin letters without a space is a single word.
+_MAX_WORD_BYTES = 4_000
 # Headings may have a great depth, because bookmarks in a PDF may be nested very deep.
 MAX_HEADING_DEPTH = 1_000_000
 
@@ -117,6 +120,11 @@ def image_answer_to(render: Callable[[], PageImage]) -> list[bytes]:
     return _answer_or_error(answer)
 
 
+def words_answer_to(recognise: Callable[[], RecognisedWords]) -> list[bytes]:
+    """Calls `recognise`; returns the encoded answer, with the words or with the error."""
+    return _answer_or_error(lambda: message({"words": recognise().as_json()}))
+
+
 def _answer_or_error(answer: Callable[[], list[bytes]]) -> list[bytes]:
     try:
         return answer()
@@ -194,6 +202,30 @@ def image_of(head: Head, body: bytes, max_boxes: int, span_count: int) -> PageIm
         _require(all(0 <= side <= 1 for box in boxes for side in box[1:]), "a box off the page")
         _require(body.startswith(_PNG), "an image that is no PNG")
         return PageImage(body, width, height, width_points, height_points, boxes)
+    except (ValueError, TypeError, KeyError) as error:
+        raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
+
+
+def words_of(head: Head) -> RecognisedWords:
+    """Checks every value of a parser's answer with recognised words; returns the words.
+
+    Raises the errors of `answer_of`.
+    """
+    _raise_reported(head)
+    try:
+        found = RecognisedWords.from_json(head["words"])
+        _require(len(found.words) <= MAX_RECOGNISED_WORDS, "too many words")
+        for word in found.words:
+            _text(word.text, _MAX_WORD_BYTES)
+            _check_number(word.line)
+            _require(len(word.box) == 4, "a place of a wrong size")
+        numbers = [found.skew, found.width, found.height, *(x for w in found.words for x in w.box)]
+        _require(all(type(number) in (int, float) for number in numbers), "a place without number")
+        # Neither infinity nor NaN is in this range.
+        _require(all(abs(number) <= _MAX_NUMBER for number in numbers), "an impossible place")
+        _require(found.width > 0 and found.height > 0, "a page of an impossible size")
+        _require(found.turn in (0, 90, 180, 270), "an unknown turn")
+        return found
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
 

@@ -7,9 +7,10 @@ Chinese, and most other languages with Latin letters. The models are loaded when
 calling thread, because a confined process cannot start threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -40,6 +41,8 @@ _PARAMETERS = {
     "EngineConfig.onnxruntime.intra_op_num_threads": 1,
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
     "Global.log_level": "critical",
+    # The places of characters are a by-product of reading a line, and cost nothing.
+    "Global.return_word_box": True,
 }
 # Lines with a lower score are noise, such as the texture of a photograph. The value is RapidOCR's
 # default.
@@ -67,7 +70,13 @@ def open_recogniser() -> Recognise:
         height, width = picture.shape[:2]
         corners = map_boxes_to_original(boxes.boxes, record, height, width)
         return tuple(
-            FoundLine(line.text, _corners(box), _turn(box, is_flipped=line.is_flipped), line.score)
+            FoundLine(
+                line.text,
+                _corners(box),
+                _turn(box, is_flipped=line.is_flipped),
+                line.score,
+                line.edges,
+            )
             for line, box in zip(lines, corners, strict=True)
             if line.score >= _MIN_SCORE and line.text
         )
@@ -80,10 +89,14 @@ def open_recogniser() -> Recognise:
 
 
 class _ReadLine(NamedTuple):
-    """The text of a line and its score from 0 to 1. `is_flipped` lines were upside down."""
+    """The text of a line and its score from 0 to 1. `is_flipped` lines were upside down.
+
+    `edges` has the meaning of `FoundLine.edges`.
+    """
 
     text: str
     score: float
+    edges: tuple[float, ...]
     is_flipped: bool
 
 
@@ -97,7 +110,8 @@ def _read_lines(engine: rapidocr.RapidOCR, crops: list[Picture]) -> list[_ReadLi
     turned, flips = engine.cls_and_rotate(crops)
     results = flips.cls_res or []
     are_flipped = [label == _UPSIDE_DOWN and score > _MIN_FLIP_SCORE for label, score in results]
-    lines = [_ReadLine(*line) for line in zip(*_texts(engine, turned), are_flipped, strict=True)]
+    read = zip(_texts(engine, turned), are_flipped, strict=True)
+    lines = [_ReadLine(*line, is_flipped) for line, is_flipped in read]
     doubtful = [
         number
         for number, is_flipped in enumerate(are_flipped)
@@ -105,15 +119,39 @@ def _read_lines(engine: rapidocr.RapidOCR, crops: list[Picture]) -> list[_ReadLi
     ]
     if doubtful:
         again = [np.rot90(turned[number], 2).copy() for number in doubtful]
-        for number, text, score in zip(doubtful, *_texts(engine, again), strict=True):
+        for number, (text, score, edges) in zip(doubtful, _texts(engine, again), strict=True):
             if score > lines[number].score:
-                lines[number] = _ReadLine(text, score, not are_flipped[number])
+                lines[number] = _ReadLine(text, score, edges, not are_flipped[number])
     return lines
 
 
-def _texts(engine: rapidocr.RapidOCR, crops: list[Picture]) -> tuple[list[str], Sequence[float]]:
+def _texts(
+    engine: rapidocr.RapidOCR, crops: list[Picture]
+) -> Iterator[tuple[str, float, tuple[float, ...]]]:
+    """Yields the text of each crop, its score, and the edges of its characters."""
     read = engine.recognize_txt(crops)
-    return [text.strip() for text in read.txts or ()], read.scores
+    for text, score, places in zip(read.txts or (), read.scores, read.word_results, strict=False):
+        stripped = text.strip()
+        yield stripped, score, _edges(stripped, places)
+
+
+def _edges(text: str, places: Any) -> tuple[float, ...]:
+    """Returns the edges of the characters of a text, from 0 to 1 along its line.
+
+    The third model reads a line in columns. `places` has the column at which it has read each
+    visible character, which is near the middle of the character. So two visible characters meet in
+    the middle between their columns, and so do two words: white space has no width.
+    """
+    columns = [column for word in places.word_cols for column in word]
+    visible = [index for index, character in enumerate(text) if not character.isspace()]
+    if len(columns) != len(visible) or not columns or not places.line_txt_len:
+        return ()
+    edges = [0.0] * (len(text) + 1)
+    edges[-1] = 1.0
+    for (before, left), (after, right) in pairwise(zip(visible, columns, strict=True)):
+        middle = min((left + right + 1) / 2 / places.line_txt_len, 1.0)
+        edges[before + 1 : after + 1] = [middle] * (after - before)
+    return tuple(edges)
 
 
 def _corners(box: NDArray[np.float32]) -> tuple[Point, Point, Point, Point]:

@@ -45,20 +45,23 @@ class FoundLine(NamedTuple):
     `corners` are the corners of its box in pixels, clockwise on the picture; the first one is
     nearest to the top left corner of the picture. `turn` says by how many degrees the text is
     turned counterclockwise: 0 if it is upright, 90 if it runs upwards, 180 if it is upside down,
-    and 270 if it runs downwards. `score` is from 0 to 1.
+    and 270 if it runs downwards. `score` is from 0 to 1. `edges` are the places at which the
+    characters begin and end, along the line from 0 to 1: one more than there are characters. It is
+    empty if the recogniser does not know them.
     """
 
     text: str
     corners: tuple[Point, Point, Point, Point]
     turn: int
     score: float
+    edges: tuple[float, ...] = ()
 
 
 class RecognisedLine(NamedTuple):
     """A line of text on an upright page. Its box is in pixels; y grows downwards.
 
     `turn` has the meaning of `FoundLine.turn`, on the upright page. It is not 0 for a text that is
-    written sideways on the page.
+    written sideways on the page. `edges` has the meaning of `FoundLine.edges`.
     """
 
     text: str
@@ -68,15 +71,22 @@ class RecognisedLine(NamedTuple):
     bottom: float
     turn: int = 0
     score: float = 1.0
+    edges: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RecognisedPage:
-    """The lines of a page, in no particular order, and the size of the upright page in pixels."""
+    """The lines of a page, in no particular order, and the size of the upright page in pixels.
+
+    `turn` and `skew` say how the page lay on the picture: turned counterclockwise by `turn`
+    degrees, in steps of 90, and then clockwise by `skew` degrees.
+    """
 
     lines: tuple[RecognisedLine, ...]
     width: float
     height: float
+    turn: int = 0
+    skew: float = 0.0
 
 
 Recognise = Callable[[Picture], Sequence[FoundLine]]
@@ -138,9 +148,28 @@ def upright_page(lines: Sequence[FoundLine], width: int, height: int) -> Recogni
                 max(vertical),
                 (line.turn - turn) % 360,
                 line.score,
+                line.edges,
             )
         )
-    return RecognisedPage(tuple(upright), *size)
+    return RecognisedPage(tuple(upright), *size, turn, skew)
+
+
+def picture_point(point: Point, turn: int, skew: float, width: float, height: float) -> Point:
+    """Returns where a point of an upright page is on the picture.
+
+    `turn` and `skew` are those of the `RecognisedPage`; `width` and `height` are the size of the
+    picture.
+    """
+    x, y = _rotated(point, skew)
+    match turn:
+        case 90:
+            return y, height - x
+        case 180:
+            return width - x, height - y
+        case 270:
+            return width - y, x
+        case _:
+            return x, y
 
 
 def _turn_of(lines: Sequence[FoundLine]) -> int:

@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.errors import CollectionNotFound, InvalidArgument, NotSupported, OriginalNotFound
-from hrag.types import PDF, Document, SearchMode, SettingsRequest
+from hrag.types import PDF, Document, SearchMode, SettingsRequest, Span
+from hrag.values.formats import PNG
+from indexer_svc.text_recognition import has_ocr_extra
 from tests.support.documents.pdfs import pdf_of
+from tests.support.documents.pictures import page_with_places, picture_file
 from tests.support.servers.gateways import gateway_to
 from tests.support.servers.processes import Running
 
@@ -115,3 +119,54 @@ def test_a_page_shows_where_a_passage_is_printed(services, tenant):
     client.ingest(tenant, Document(b"A text file.", "text"), collection="c")
     with pytest.raises(NotSupported):
         client.get_page_image(tenant, "text", 1, collection="c")
+
+
+def test_a_page_is_written_by_the_command_line_with_the_lines_of_a_chunk(
+    run, services, tenant, tmp_path
+):
+    request = SettingsRequest(keep_originals=True, embedder="none", level_sizes=(32, 64))
+    services.client.create_collection(tenant, "c", request)
+    pages = ["One line.", "Pumps & <valves> are shown here.\nThis is the second line."]
+    services.client.ingest(tenant, Document(pdf_of(pages), "d.pdf", mime_type=PDF), collection="c")
+    place = ("--collection", "c")
+    png, svg = tmp_path / "page.png", tmp_path / "page.SVG"
+    wrote = run("page", "d.pdf", "--page", 2, "-o", png, *place)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "page 2, 910 x 1287 pixels" in wrote.stderr
+    assert run("page", "d.pdf", *place, "--dpi", 36).stdout_bytes[:4] == b"\x89PNG"
+    found = services.client.search(tenant, "valves", collection="c", mode=SearchMode.STANDARD)
+    chunk = found.passages[0].chunk
+    wrote = run("page", "d.pdf", "--chunk", chunk.chunk_id, "--page", 2, "-o", svg, *place)
+    assert "page 2, 910 x 1287 pixels, marks: 2" in wrote.stderr
+    root = ElementTree.fromstring(svg.read_text())
+    assert [child.tag.rpartition("}")[2] for child in root] == ["image", "rect", "rect"]
+    tops = [float(child.get("y", "")) for child in root[1:]]
+    assert 0 < tops[0] < tops[1] < 200
+    refused = run("page", "d.pdf", "--chunk", chunk.chunk_id, "-o", png, *place, code=2)
+    assert "FILE.svg" in refused.stderr
+    other = run("page", "d.pdf", "--chunk", "e.pdf#0.0", "-o", svg, *place, code=2)
+    assert "is no chunk of" in other.stderr
+    missing = run("page", "d.pdf", "--page", 3, "-o", tmp_path / "x.png", *place, code=2)
+    assert "has 2 pages" in missing.stderr
+    assert not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.skipif(not has_ocr_extra(), reason="the extra ocr is not installed")
+def test_a_picture_and_a_scan_show_where_their_text_was_recognised(services, tenant):
+    client = services.client
+    request = SettingsRequest(keep_originals=True, embedder="none", level_sizes=(32, 64))
+    client.create_collection(tenant, "c", request)
+    page, words = page_with_places("The gasket of pump 4 needs care.", "Filters are washed.")
+    for form, mime_type in (("PNG", PNG), ("PDF", PDF)):
+        file = Document(picture_file(page, form), form, mime_type=mime_type)
+        client.ingest(tenant, file, collection="c")
+        text = client.get_text(tenant, form, collection="c")
+        start = text.index("Filters")
+        span = Span(0, 0, start, len(text))
+        image = client.get_page_image(tenant, form, 1, [span], collection="c")
+        (box,) = image.boxes
+        assert image.boxes_note == ""
+        assert box.left * page.width <= words[-3][2]
+        assert box.right * page.width >= words[-1][3] - 1
+        assert 60 / page.height < box.top < 80 / page.height
+        assert image == client.get_page_image(tenant, form, 1, [span], collection="c")

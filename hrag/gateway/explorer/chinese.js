@@ -265,7 +265,7 @@ export default {
   "page.cited_lines": { other: "句子标记在 {n} 行上。" },
   "page.passage_lines": { other: "段落标记在 {n} 行上。" },
   "page.only_passage": "已标记段落；句子不在此页。",
-  "page.nothing": "没有标记：文字在其他页，或识别自图片。",
+  "page.nothing": "没有标记：文字在其他页，或在本页未找到。",
   "page.no_png": "页面图像不是 PNG",
   "page_mark.cited": "句子",
   "page_mark.passage": "段落",

@@ -250,7 +250,7 @@ export default {
   },
   "page.only_passage": "The passage is marked; the sentence is not on this page.",
   "page.nothing":
-    "Nothing is marked: the text is on another page, or it was recognised in a picture.",
+    "Nothing is marked: the text is on another page, or it was not found on this one.",
   "page.no_png": "the image of the page is not a PNG",
   "page_mark.cited": "sentence",
   "page_mark.passage": "passage",

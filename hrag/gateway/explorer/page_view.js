@@ -1,4 +1,4 @@
-// Shows a page of a PDF in a dialog, with a sentence and its passage marked as boxes on it.
+// Shows a page of a PDF or of a picture in a dialog, with a sentence and its passage marked on it.
 //
 // The image is drawn on a canvas, and only if its bytes are a PNG. So the page's content security
 // policy can forbid all images but the page's own files.
@@ -9,7 +9,7 @@ import { whole } from "./format.js";
 import { errorBox, loading } from "./notices.js";
 import { bindText, translate } from "./translation.js";
 
-const PDF = "application/pdf";
+const SHOWN_TYPES = ["application/pdf", "image/png", "image/jpeg", "image/tiff"];
 const PNG_SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const DOCUMENTS_READ = 1000; // The largest page of ListDocuments. A search returns fewer documents.
 
@@ -23,7 +23,7 @@ const MAX_PIXELS_PER_POINT = 1.6;
 
 /** Returns true if the pages of a document, a DocumentInfo, can be shown. */
 export function hasPages({ mimeType, originalBytes }) {
-  return mimeType === PDF && whole(originalBytes) > 0;
+  return SHOWN_TYPES.includes(mimeType) && whole(originalBytes) > 0;
 }
 
 /**
@@ -76,6 +76,7 @@ class PageDialog {
   #place = h("span", { class: "page-number" });
   #percent = h("span", { class: "page-number" });
   #status = h("p", { class: "meta", role: "status" });
+  #note = h("p", { class: "meta" }); // Why text has no boxes, as the server says it.
   #sheet = h("div", { class: "page-sheet" });
   #stage = h("div", { class: "page-stage", tabindex: "0", role: "region", tLabel: "page.region" });
   #previous = this.#control("page.previous", "‹", () => this.#turn(-1));
@@ -108,6 +109,7 @@ class PageDialog {
       ),
       this.#stage,
       this.#status,
+      this.#note,
     );
   }
 
@@ -198,7 +200,7 @@ class PageDialog {
     }
   }
 
-  #paint({ widthPoints, boxes = [] }, canvas, isSamePage) {
+  #paint({ widthPoints, boxes = [], boxesNote = "" }, canvas, isSamePage) {
     const label = translate("page.image", { page: this.#page, title: this.#title });
     canvas.setAttribute("aria-label", label);
     const kinds = boxes.map(({ span = 0 }) => this.#marks[span].kind);
@@ -211,6 +213,7 @@ class PageDialog {
     const cited = places.filter(isCited);
     if (!isSamePage) this.#scrollTo(cited.length ? cited : places);
     bindText(this.#status, "", ...statusText(kinds, this.#marks));
+    this.#note.replaceChildren(data(boxesNote));
   }
 
   /** Scrolls to the first of the boxes; without one, to the beginning of the page. */
@@ -225,6 +228,7 @@ class PageDialog {
     this.#stage.setAttribute("aria-busy", "false");
     this.#stage.replaceChildren(errorBox(error, () => this.#show()));
     this.#status.replaceChildren();
+    this.#note.replaceChildren();
   }
 
   #end() {

@@ -10,6 +10,7 @@ from hrag.gateway.calls.ingest_call import BYTES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.reference.field_rules import field_rules, message_rules
+from hrag.gateway.reference.original_path import ORIGINAL, original_operation
 from hrag.gateway.reference.rest_paths import rest_operations, rest_schemas
 from hrag.gateway.services.methods import ServiceMethod
 from hrag.v1 import retriever_pb2 as pb
@@ -79,6 +80,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
     search = schemas.search_properties()
     paths |= rest_operations(search, _TIMEOUT)
+    paths[ORIGINAL] = {"get": original_operation(comments)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -88,7 +90,8 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
             "description": (
                 "Every method is a POST of a JSON object; fields without a value may be left out. "
                 "Whole numbers of 64 bits are strings. Every error is a ConnectError. The paths "
-                "below /api/v1 are short forms of three methods, with replies in envelopes."
+                "below /api/v1 are short forms of three methods, with replies in envelopes. The "
+                "path /original downloads a file."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -231,7 +231,7 @@ def _plain_content(text: str) -> PageContent:
         top, bottom = y - 0.8 * _PLAIN_SIZE, y + 0.2 * _PLAIN_SIZE
         runs.append(GlyphRun(line, starts, ends, top, bottom, y, _PLAIN_SIZE, Font("")))
     width = max((run.ends[-1] for run in runs if run.text), default=0.0)
-    return PageContent(width, (len(runs) + 1) * _PLAIN_PITCH, runs)
+    return PageContent(width, (len(runs) + 1) * _PLAIN_PITCH, runs, has_places=False)
 
 
 def _runs(

@@ -80,6 +80,7 @@ class PageContent:
     pictures, or so many drawn shapes that they may be text. `slanted_texts` are the texts that run
     in a slanted direction, such as watermarks. They are no part of the runs. `direction` is the
     number of quarter turns to the left of the frame of the text, in the coordinates of the file.
+    `has_places` is False if there is so much text that the places of its characters were not read.
     """
 
     width: float
@@ -91,6 +92,7 @@ class PageContent:
     has_pictures: bool = False
     slanted_texts: Sequence[str] = ()
     direction: int = 0
+    has_places: bool = True
 
 
 class Bookmark(NamedTuple):

@@ -29,11 +29,14 @@ def recognised_content(page: RecognisedPage, read: PageContent | None = None) ->
     """Returns the content of a page whose text was recognised.
 
     The coordinates are scaled so that most of the text has the size of a usual text in print.
-    `read` is the content that was read of the page, whose form values are kept.
+    `read` is the content that was read of the page, whose form values are kept. The mark of each
+    run is the index of its line.
     """
     body = _body_height(page.lines)
     scale = _BODY_SIZE * _BOX_HEIGHT / body if body else 1.0
-    runs = [_run(line, page, scale, body) for line in page.lines]
+    runs = [
+        _run(line, page, scale, body)._replace(mark=index) for index, line in enumerate(page.lines)
+    ]
     width, height = page.width * scale, page.height * scale
     values = [] if read is None else _moved_values(read, width, height)
     return PageContent(width, height, runs, form_values=values)

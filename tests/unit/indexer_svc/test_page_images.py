@@ -9,11 +9,14 @@ import pytest
 from hrag import errors
 from hrag.types import PDF, Span
 from hrag.values.deadline import NEVER, Deadline
+from hrag.values.formats import PICTURES
 from hrag.values.page_images import PageImage, SpanBox
 from hrag.values.reply_limit import ReplyLimit
 from hrag.values.tree import PageSpan, ParsedText
 from indexer_svc.page_images import PageImages, _spans_on_page
+from indexer_svc.parsers.recognised_words import PrintedWord, RecognisedWords
 from indexer_svc.stored_catalog import StoredCatalog
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 from tests.support.documents.fakes import collection_settings, prepared
 from tests.support.engines.memory_engine import MemoryEngine
 
@@ -79,8 +82,11 @@ def test_a_page_is_rendered_with_its_own_text_and_spans(pages, renderer):
     show(pages, 2, both, in_bytes)
     (tenant_id, content, first, max_bytes), (_, _, second, _) = renderer.requests
     assert (tenant_id, content, max_bytes) == ("t", b"%PDF-", 1 << 19)
-    assert first == {"index": 0, "dpi": 110, "text": "Über one. ", "spans": [(5, 10), (5, 9)]}
-    assert second == {"index": 1, "dpi": 72, "text": "Page two.", "spans": [(0, 4), (0, 0)]}
+    words = {"words": None}
+    one = {"index": 0, "dpi": 110, "text": "Über one. ", "spans": [(5, 10), (5, 9)]}
+    assert first == one | words
+    two = {"index": 1, "dpi": 72, "text": "Page two.", "spans": [(0, 4), (0, 0)]}
+    assert second == two | words
 
 
 def test_an_image_is_rendered_once_for_each_page_resolution_span_and_collection(pages, renderer):
@@ -137,6 +143,122 @@ def test_a_text_is_encoded_once_for_all_spans():
     assert text.encodings <= 1
 
 
+class Recogniser:
+    """Finds one word on each page, or raises `failure`; records the pages."""
+
+    failure: Exception | None = None
+
+    def __init__(self) -> None:
+        self.pages: list[tuple[str, bytes, str, int]] = []
+
+    def __call__(
+        self, tenant_id: str, deadline: Deadline, content: bytes, mime_type: str, index: int
+    ) -> RecognisedWords:
+        self.pages.append((tenant_id, content, mime_type, index))
+        if self.failure is not None:
+            raise self.failure
+        return WORDS
+
+
+WORDS = RecognisedWords((PrintedWord("two.", (1.0, 1.0, 5.0, 2.0), 0),), 0, 0.0, 10.0, 10.0)
+SCAN_TEXT = ParsedText(
+    "Read. Page two.", (), (PageSpan(1, 0, 6), PageSpan(2, 6, 15, is_recognised=True))
+)
+ON_SCAN = Span(char_start=11, char_end=15, byte_start=0, byte_end=0)
+
+
+@pytest.fixture
+def recogniser() -> Recogniser:
+    return Recogniser()
+
+
+def scan_pages(
+    writer: Any,
+    renderer: Renderer,
+    recognition: TextRecognition,
+    mime_type: str = PDF,
+    max_bytes: int = 1 << 20,
+) -> PageImages:
+    """Stores a document whose second page is recognised; returns what shows its pages."""
+    scan = prepared("d", SCAN_TEXT)
+    scan = replace(scan, original=b"scan", mime_type=mime_type, content_hash=mime_type)
+    writer.put(writer.open("t", "c"), scan)
+    renderer.boxes = (SpanBox(0, 0.0, 0.0, 1.0, 1.0),)
+    return PageImages(StoredCatalog(writer), renderer, max_bytes, recognition=recognition)
+
+
+def test_a_recognised_page_is_recognised_once_for_all_spans_and_sizes(writer, renderer, recogniser):
+    pages = scan_pages(writer, renderer, TextRecognition(None, 1, recogniser, renderer))
+    show(pages, 2, ON_SCAN)
+    show(pages, 2, ON_SCAN, dpi=100)
+    show(pages, 2, Span(0, 0, 6, 9))
+    assert recogniser.pages == [("t", b"scan", PDF, 1)]
+    assert [page["words"] for _, _, page, _ in renderer.requests] == [WORDS.as_json()] * 3
+
+
+def test_a_page_is_not_recognised_if_no_text_of_it_is_asked_for(writer, renderer, recogniser):
+    pages = scan_pages(writer, renderer, TextRecognition(None, 1, recogniser, renderer))
+    show(pages, 2)
+    show(pages, 2, Span(0, 4, 0, 4))
+    show(pages, 1, Span(0, 4, 0, 4))
+    assert not recogniser.pages
+    assert [page["words"] for _, _, page, _ in renderer.requests] == [None] * 3
+
+
+def test_without_text_recognition_a_recognised_page_has_no_boxes_and_the_reply_says_why(
+    writer, renderer
+):
+    pages = scan_pages(writer, renderer, NO_RECOGNITION)
+    renderer.boxes = ()
+    image, _ = pages.page("t", "c", "d", 2, 72, [ON_SCAN], NEVER)
+    assert image.boxes_note.startswith("the text of this page was recognised")
+    assert "HRAG_OCR_MAX_PAGES" in image.boxes_note or "pip install" in image.boxes_note
+    assert renderer.requests[0][2]["spans"] == []
+
+
+@pytest.mark.parametrize("failure", [errors.TooBusy("later"), errors.TooLarge("too slow")])
+def test_if_recognition_fails_the_page_is_shown_and_the_next_call_tries_again(
+    writer, renderer, recogniser, failure
+):
+    pages = scan_pages(writer, renderer, TextRecognition(None, 1, recogniser, renderer))
+    recogniser.failure, renderer.boxes = failure, ()
+    image, _ = pages.page("t", "c", "d", 2, 72, [ON_SCAN], NEVER)
+    assert image.boxes_note.endswith(f"which failed: {failure.message}")
+    recogniser.failure, renderer.boxes = None, (SpanBox(0, 0.0, 0.0, 1.0, 1.0),)
+    image, _ = pages.page("t", "c", "d", 2, 72, [ON_SCAN], NEVER)
+    assert (len(image.boxes), image.boxes_note) == (1, "")
+
+
+def test_the_words_of_a_page_count_as_kept(writer, renderer, recogniser):
+    recognition = TextRecognition(None, 1, recogniser, renderer)
+    pages = scan_pages(writer, renderer, recognition, max_bytes=PNG_BYTES + 400)
+    for dpi in (72, 80, 90):
+        show(pages, 2, ON_SCAN, dpi=dpi)
+    assert len(recogniser.pages) == 3
+
+
+def test_text_that_is_not_found_is_named_in_the_reply(pages, renderer):
+    found, missing = Span(0, 4, 0, 4), Span(0, 8, 5, 8)
+    renderer.boxes = (SpanBox(0, 0.0, 0.0, 1.0, 1.0),)
+    spans = [found, missing, Span(0, 0, 11, 14)]
+    image, _ = pages.page("t", "c", "d", 1, 72, spans, NEVER)
+    assert image.boxes_note == "the text of 1 of 2 spans was not found on the page"
+
+
+@pytest.mark.parametrize("mime_type", PICTURES)
+def test_a_picture_is_shown_by_the_process_that_reads_pictures(
+    writer, renderer, recogniser, mime_type
+):
+    shower = Renderer()
+    recognition = TextRecognition(None, 1, recogniser, shower)
+    pages = scan_pages(writer, renderer, recognition, mime_type)
+    show(pages, 2, ON_SCAN)
+    assert (len(shower.requests), renderer.requests) == (1, [])
+    pages = scan_pages(writer, renderer, NO_RECOGNITION, mime_type)
+    with pytest.raises(errors.NotSupported, match=r"is a picture, .* text recognition: "):
+        show(pages, 2)
+
+
 def test_an_image_of_a_replaced_document_is_not_shown(pages, renderer, writer):
     show(pages)
     writer.put(writer.open("t", "c"), replace(DOCUMENT, original=b"%PDF-2", content_hash="other"))
@@ -162,10 +284,12 @@ def test_a_page_that_does_not_exist_is_refused(pages, renderer, error, field, ar
     assert not renderer.requests
 
 
-def test_only_pdfs_with_an_original_are_shown(pages, writer):
+def test_only_files_with_pages_and_an_original_are_shown(pages, writer):
     handle = writer.open("t", "c")
     writer.put(handle, replace(DOCUMENT, mime_type="text/html", content_hash="html"))
-    with pytest.raises(errors.NotSupported, match=r"text/html; only pages of application/pdf"):
+    with pytest.raises(
+        errors.NotSupported, match=r"text/html; only pages of application/pdf, image/"
+    ):
         show(pages)
     writer.put(handle, replace(DOCUMENT, original=None, original_sha256="", content_hash="none"))
     with pytest.raises(errors.OriginalNotFound):

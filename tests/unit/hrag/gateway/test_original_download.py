@@ -25,8 +25,9 @@ class _Files(Fake):
         if request.document_id != "d":
             raise errors.OriginalNotFound("it is not stored", field="document_id")
         assert (request.tenant_id, request.collection) == ("t", "c")
+        end = min(request.end or len(PAGE), request.start + PART_BYTES)
         return rpb.GetOriginalResponse(
-            content=PAGE[request.start : request.start + PART_BYTES],
+            content=PAGE[request.start : end],
             start=request.start,
             size_bytes=len(PAGE),
             sha256="b" * 64 if request.start == self.replaced_at else "a" * 64,
@@ -46,8 +47,10 @@ def gateway(files: _Files) -> Iterator[Gateway]:
         yield serving
 
 
-def _get(gateway: Gateway, query: str = "tenant_id=t&collection=c&document_id=d") -> Any:
-    return gateway.send("GET", f"/original?{query}")
+def _get(
+    gateway: Gateway, query: str = "tenant_id=t&collection=c&document_id=d", **headers: str
+) -> Any:
+    return gateway.send("GET", f"/original?{query}", headers=headers)
 
 
 def test_a_file_is_downloaded_whole_and_never_shown(gateway: Gateway) -> None:
@@ -63,8 +66,62 @@ def test_a_file_is_downloaded_whole_and_never_shown(gateway: Gateway) -> None:
         "cross-origin-resource-policy": "same-origin",
         "content-length": str(len(PAGE)),
         "etag": f'"{"a" * 64}"',
+        "accept-ranges": "bytes",
     }
     assert wanted.items() <= reply.headers.items()
+
+
+SIZE = len(PAGE)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "start", "end"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=10-19", 10, 20),
+        ("Bytes=40-120", 40, 121),
+        ("bytes=100-", 100, SIZE),
+        ("bytes=100-99999", 100, SIZE),
+        ("bytes=-7", SIZE - 7, SIZE),
+        ("bytes=-99999", 0, SIZE),
+        (f"bytes={SIZE - 1}-", SIZE - 1, SIZE),
+    ],
+)
+def test_a_range_of_a_file_is_downloaded(
+    gateway: Gateway, wanted: str, start: int, end: int
+) -> None:
+    for headers in ({}, {"if-range": f'"{"a" * 64}"'}):
+        reply = _get(gateway, range=wanted, **headers)
+        assert (reply.status, reply.body) == (206, PAGE[start:end])
+        assert reply.headers["content-range"] == f"bytes {start}-{end - 1}/{SIZE}"
+        assert reply.headers["content-length"] == str(end - start)
+        assert reply.headers["etag"] == f'"{"a" * 64}"'
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *("bytes=", "bytes=-", "bytes=9-2", "bytes=0-1,5-6", "lines=0-1", "bytes=a-b"),
+        *("bytes=1-2x", f"bytes={'9' * 30}-", "bytes=--1", "0-1"),
+    ],
+)
+def test_a_range_that_is_not_one_range_of_bytes_is_ignored(gateway: Gateway, wanted: str) -> None:
+    reply = _get(gateway, range=wanted)
+    assert (reply.status, reply.body) == (200, PAGE)
+    assert "content-range" not in reply.headers
+
+
+def test_a_range_of_an_earlier_file_is_ignored(gateway: Gateway) -> None:
+    reply = _get(gateway, range="bytes=10-19", **{"if-range": '"other"'})
+    assert (reply.status, reply.body) == (200, PAGE)
+
+
+@pytest.mark.parametrize("wanted", [f"bytes={SIZE}-", f"bytes={SIZE + 9}-{SIZE + 20}", "bytes=-0"])
+def test_a_range_after_the_end_of_the_file_is_refused(gateway: Gateway, wanted: str) -> None:
+    reply = _get(gateway, range=wanted)
+    assert (reply.status, reply.field) == (416, "range")
+    assert reply.headers["content-range"] == f"bytes */{SIZE}"
+    assert str(SIZE) in reply.json["message"]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from PIL import Image
 from hrag.types import PDF
 from hrag.values.deadline import Deadline
 from hrag.values.formats import JPEG, PNG, TIFF
+from hrag.values.page_images import MAX_PAGE_BOXES, SpanBox
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parser_process import ParserEnded, ParserProcess
 from indexer_svc.text_recognition import has_ocr_extra
 from tests.support.documents import pdfs
-from tests.support.documents.pictures import picture_file, printed
+from tests.support.documents.pictures import page_with_places, picture_file, printed
 
 pytestmark = pytest.mark.skipif(not has_ocr_extra(), reason="the extra ocr is not installed")
 
@@ -106,6 +107,87 @@ def test_a_page_of_a_pdf_that_is_a_scan_is_recognised(process):
     assert text.text == "This page has text"
     assert text.report.recognised_pages == text.report.unread_pages == ()
     assert counts == [0]
+
+
+SENTENCES = (
+    "Valves hold the pressure of the cooling circuit and are closed by hand in the evening.",
+    "It will fill 11 jugs.",
+    "The gasket of pump 4 needs a torque of 40, which is measured every four weeks by two people.",
+)
+PRINTED, WORDS = page_with_places(" ".join(SENTENCES), "Filters are washed with water.")
+
+
+def _pdf_file(image: Image.Image) -> bytes:
+    return picture_file(image, "PDF", resolution=100)
+
+
+def _second_page(image: Image.Image) -> bytes:
+    blank = Image.new("L", (300, 200), 255)
+    return picture_file(blank, "TIFF", save_all=True, append_images=[image.copy()])
+
+
+def _lying_photo(image: Image.Image) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return picture_file(image.transpose(Image.Transpose.ROTATE_90), "JPEG", exif=exif, quality=95)
+
+
+def _sideways(image: Image.Image) -> bytes:
+    return picture_file(image.transpose(Image.Transpose.ROTATE_270), "PNG")
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "file", "index", "is_sideways"),
+    [
+        (PNG, lambda image: picture_file(image, "PNG"), 0, False),
+        (PNG, _sideways, 0, True),
+        (TIFF, _second_page, 1, False),
+        (JPEG, _lying_photo, 0, False),
+        (PDF, _pdf_file, 0, False),
+    ],
+)
+def test_the_boxes_of_a_sentence_cover_its_recognised_words_and_no_other_line(
+    process, mime_type, file, index, is_sideways
+):
+    """Each sentence, in files of all kinds, also if the page lies on its side."""
+    content = file(PRINTED)
+    text = " ".join([*SENTENCES, "Filters are washed with water."])
+    spans = [(text.index(sentence), text.index(sentence) + len(sentence)) for sentence in SENTENCES]
+    deadline = Deadline.after(60)
+
+    def check() -> None:
+        deadline.check("reading")
+
+    process.wait_until_ready(check)
+    request = {"mime_type": mime_type, "cpu_s": 60.0}
+    recognise = {"max_pages": 1, "recognised_page": index}
+    found = process.page_words(request | recognise, content, check, lambda _count: None)
+    arguments = {"index": index, "dpi": 72, "text": text, "spans": spans, "max_png_bytes": 1 << 22}
+    show = {"page": arguments | {"words": found.as_json()}}
+    image = process.show_page(request | show, content, 1 << 22, MAX_PAGE_BOXES, check)
+    words = iter(WORDS)
+    for number, sentence in enumerate(SENTENCES):
+        lines: dict[int, tuple[float, float]] = {}
+        for _, line, left, right in (next(words) for _ in sentence.split()):
+            lines[line] = lines.get(line, (left, right))[0], right
+        boxes = [_on_upright(box, is_sideways) for box in image.boxes if box.span == number]
+        assert len(boxes) == len(lines)
+        for (left, top, right, bottom), (line, edges) in zip(boxes, lines.items(), strict=True):
+            assert left <= edges[0] + 1
+            assert right >= edges[1] - 1
+            assert (left, right) == pytest.approx(edges, abs=22)
+            # The letters of the line are in the middle of the box, and no others are in it.
+            assert 22 + 44 * line < top < 38 + 44 * line
+            assert 52 + 44 * line < bottom < 76 + 44 * line
+
+
+def _on_upright(box: SpanBox, is_sideways: bool) -> tuple[float, float, float, float]:
+    """Returns a box in pixels of PRINTED."""
+    width, height = PRINTED.size
+    left, top, right, bottom = box[1:]
+    if is_sideways:
+        left, top, right, bottom = top, 1 - right, bottom, 1 - left
+    return left * width, top * height, right * width, bottom * height
 
 
 def test_a_page_that_takes_too_much_processor_time_ends_the_process():

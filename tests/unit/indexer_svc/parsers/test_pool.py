@@ -27,6 +27,7 @@ from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parser_pool import ParserPool
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
+from indexer_svc.parsers.recognised_words import RecognisedWords
 from tests.support.until import until
 
 SOON_S = 10.0
@@ -75,6 +76,10 @@ class FakeProcess:
         if self.failure is not None:
             raise self.failure
         return ParsedFile(content.decode())
+
+    def page_words(self, request, content, check, on_page) -> RecognisedWords:
+        self.parse(request, content, 0, check, on_page)
+        return RecognisedWords((), 0, 0.0, 10.0, 10.0)
 
     def kill(self) -> str:
         self.is_alive = False
@@ -289,6 +294,25 @@ def test_a_pool_for_text_recognition_starts_its_processes_when_they_are_needed(o
     assert (process.family, process.read) == (FormatFamily.OCR, [b"scan", b"scan"])
     assert process.requests[0]["max_pages"] == 3
     assert INSTRUMENTS.get_sample_value("hrag_recognised_pages_total") == before + 6
+
+
+def test_a_page_is_recognised_for_a_reader_who_does_not_wait_long(starter):
+    starter.prepare = pages(0)
+    pool = ParserPool(2, 1 << 31, 20.0, starter, max_recognised_pages=3)
+    words = pool.page_words("a", NEVER, b"scan", PDF, 7)
+    assert words.words == ()
+    (process,) = starter.processes
+    assert process.family == FormatFamily.OCR
+    assert process.requests[0]["recognised_page"] == 7
+    process.gate.clear()
+    scan = Call(pool, "a")
+    until(lambda: len(process.read) == 2)
+    pool._max_page_wait_s = 0.1
+    with pytest.raises(TooBusy, match=r"0\.1 s; the indexer has 2 \(HRAG_OCR_PROCESSES\)"):
+        pool.page_words("a", NEVER, b"scan", PDF, 7)
+    process.gate.set()
+    scan.join(SOON_S)
+    pool.close()
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (1,), (0, 2), (0, 1, 2, 3)])

@@ -26,7 +26,10 @@ from indexer_svc.parsers.protocol import (
     progress,
     progress_of,
     received,
+    words_answer_to,
+    words_of,
 )
+from indexer_svc.parsers.recognised_words import PrintedWord, RecognisedWords
 
 REPORT = ReadReport("utf-8", 2, (7,), (8, 9), (LeftOut(LeftOutKind.PAGE_NUMBER, 3, "- 7 -"),))
 PARSED = ParsedFile(
@@ -223,6 +226,39 @@ def test_metadata_that_does_not_fit_into_an_answer_is_left_out_and_reported(meta
 
 IMAGE = PageImage(b"\x89PNG\r\n\x1a\n", 10, 20, 5.5, 9.0, (SpanBox(1, 0.0, 0.25, 1.0, 0.5),))
 IMAGE_HEAD = {"size": [10, 20, 5.5, 9.0], "boxes": [[1, 0.0, 0.25, 1.0, 0.5]]}
+
+
+WORDS = RecognisedWords((PrintedWord("bar.", (1.5, 2.0, 9.5, 4.0), 3),), 90, -1.5, 1200.0, 1700.0)
+ONE_WORD = ["a", [0, 0, 1, 1], 0]
+
+
+def test_recognised_words_are_received_as_they_were_sent():
+    receive = BytesIO(b"".join(words_answer_to(lambda: WORDS))).read
+    head, _ = received(receive, 0)
+    assert words_of(head) == WORDS
+    assert RecognisedWords.from_json(json.loads(json.dumps(WORDS.as_json()))) == WORDS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        None,
+        [[ONE_WORD], 0, 0.0, 10],
+        [[ONE_WORD], 45, 0.0, 10, 10],
+        [[ONE_WORD], 0, 0.0, 0, 10],
+        [[ONE_WORD], 0, float("nan"), 10, 10],
+        [[ONE_WORD], 0, "1", 10, 10],
+        [[["a", [0, 0, 1], 0]], 0, 0.0, 10, 10],
+        [[["a", [0, 0, 1, float("inf")], 0]], 0, 0.0, 10, 10],
+        [[["a", [0, 0, 1, 1], -1]], 0, 0.0, 10, 10],
+        [[[b"a".hex() * 4_000, [0, 0, 1, 1], 0]], 0, 0.0, 10, 10],
+        [[[1, [0, 0, 1, 1], 0]], 0, 0.0, 10, 10],
+        [[ONE_WORD] * 20_001, 0, 0.0, 10, 10],
+    ],
+)
+def test_words_that_a_parser_may_not_send_are_refused(words):
+    with pytest.raises(MalformedMessage, match="the parser's answer is invalid"):
+        words_of({"words": words})
 
 
 def test_an_image_is_received_as_it_was_sent():

@@ -5,9 +5,10 @@ import zlib
 
 import pytest
 
-from hrag.errors import TooLarge, UnreadableDocument
-from indexer_svc.parsers.pdf import page_image, parse_pdf
-from indexer_svc.parsers.pdf.span_boxes import PrintedWord, span_boxes
+from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
+from indexer_svc.parsers.pdf import characters, page_image, parse_pdf
+from indexer_svc.parsers.pdf.span_boxes import span_boxes
+from indexer_svc.parsers.recognised_words import PrintedWord, RecognisedWords
 from tests.support.documents.pdfs import broken_pdf, pdf_of, pdf_of_streams, shown_at
 
 LEFT = (
@@ -27,6 +28,8 @@ COLUMNS = b"".join(
 )
 SENTENCE = "Then it sleeps in the garden all day and dreams of rabbits that run away."
 MAX_PNG = 1 << 22
+# The colour types of PNG.
+GREY, RGB = 0, 2
 
 
 def shown(pdf: bytes, *parts: str, page: int = 0, dpi: float = 72):
@@ -44,8 +47,11 @@ def shown(pdf: bytes, *parts: str, page: int = 0, dpi: float = 72):
     return image, boxes
 
 
-def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Decodes a PNG that `page_image` has made; returns its width, its height and its rows."""
+def pixels(png: bytes, colour: int = GREY) -> tuple[int, int, list[bytes]]:
+    """Decodes a PNG that `page_image` has made; returns its width, its height and its rows.
+
+    `colour` is the colour type that the PNG must have.
+    """
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8
     while at < len(png):
@@ -54,9 +60,9 @@ def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
         assert struct.unpack_from(">I", png, at + 8 + length)[0] == zlib.crc32(kind + data)
         chunks[kind] = data
         at += length + 12
-    width, height, depth, colour = struct.unpack_from(">IIBB", chunks[b"IHDR"])
-    assert (depth, colour) == (8, 2)
-    raw, size = zlib.decompress(chunks[b"IDAT"]), 3 * width + 1
+    width, height, *kind = struct.unpack_from(">IIBB", chunks[b"IHDR"])
+    assert kind == [8, colour]
+    raw, size = zlib.decompress(chunks[b"IDAT"]), {GREY: 1, RGB: 3}[colour] * width + 1
     assert len(raw) == size * height
     return width, height, [raw[row * size + 1 : (row + 1) * size] for row in range(height)]
 
@@ -64,8 +70,15 @@ def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
 def ink(rows: list[bytes], box: tuple[float, ...]) -> int:
     """Returns how many dark pixels lie in a box in pixels."""
     _, left, top, right, bottom = box
-    part = [row[3 * int(left) : 3 * int(right)] for row in rows[int(top) : int(bottom)]]
-    return sum(value < 128 for row in part for value in row[::3])
+    part = [row[int(left) : int(right)] for row in rows[int(top) : int(bottom)]]
+    return sum(value < 128 for row in part for value in row)
+
+
+def test_a_page_in_colour_keeps_its_colours():
+    image, _ = shown(pdf_of_streams([b"1 0 0 rg 0 800 40 42 re f " + COLUMNS]))
+    width, _, rows = pixels(image.png, RGB)
+    assert rows[2][:3] == b"\xff\0\0"
+    assert rows[2][3 * width - 3 :] == b"\xff\xff\xff"
 
 
 def test_the_image_has_the_resolution_that_was_asked_for():
@@ -169,6 +182,23 @@ def test_an_image_beyond_a_limit_is_refused_with_the_number():
         page_image(pdf_of_streams([COLUMNS]), 0, 400, "", [], MAX_PNG)
     with pytest.raises(TooLarge, match=r"at most 1,000 are allowed \(HRAG_MAX_REPLY_BYTES\)"):
         page_image(pdf_of_streams([COLUMNS]), 0, 72, "", [], 1_000)
+
+
+def test_a_page_with_too_many_boxes_is_refused_with_the_number():
+    words = [PrintedWord(f"w{n}", (1, n, 9, n + 1), n) for n in range(250)]
+    text = " ".join(word.text for word in words)
+    found = RecognisedWords(tuple(words), 0, 0.0, 10.0, 250.0)
+    pdf = pdf_of(["Only one page."])
+    with pytest.raises(InvalidArgument, match=r"16,000 boxes on the page; at most 12,000 are") as e:
+        page_image(pdf, 0, 72, text, [(0, len(text))] * 64, MAX_PNG, found)
+    assert e.value.field == "spans"
+
+
+def test_a_page_with_too_much_text_has_no_boxes(monkeypatch):
+    """The places of its characters are not read, so they must not be guessed."""
+    monkeypatch.setattr(characters, "MAX_PAGE_CHARS", 100)
+    _, boxes = shown(pdf_of_streams([COLUMNS]), "The quick brown fox")
+    assert boxes == []
 
 
 def test_a_page_of_a_long_file_is_shown_without_reading_the_others():
