@@ -207,7 +207,7 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> No
                 entry["collections"] = len(collections)
                 if not as_json:
                     name = f"{report.tenant_id}/{report.name}"
-                    hint = "" if report.leaves else "; a small collection needs none"
+                    hint = "" if report.leaves else "; a small collection needs no index"
                     print_line(f"collection {name}: {report.leaves:,} leaves indexed{hint}")
     except DataLoss:
         _show_reindexed(collections, as_json=as_json)
