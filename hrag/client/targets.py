@@ -49,9 +49,9 @@ class Target:
         """Returns the error of a failed call with a hint for the caller, if there is one."""
         where, message = f"the {self.service} at {self.address}", error.message
         if isinstance(error, ServiceUnavailable):
+            start = "" if _HTTP_SERVER in message else "; start both services with: hrag serve"
             error.message = (
-                f"cannot reach {where}; start both services with: hrag serve"
-                f"{self.connection_hint(message)} ({message})"
+                f"cannot reach {where}{start}{self.connection_hint(message)} ({message})"
             )
         elif isinstance(error, Unauthenticated):
             error.message = f"{where}: {message}; {self._token_hint()}"

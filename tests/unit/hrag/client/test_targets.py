@@ -132,6 +132,7 @@ def test_an_http_server_at_the_address_is_named():
         finally:
             server.shutdown()
     assert "TLS" not in caught.value.message
+    assert "start both services" not in caught.value.message
 
 
 def test_a_refused_token_is_not_shown_and_its_sources_are_named(monkeypatch):
