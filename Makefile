@@ -219,6 +219,7 @@ lint: setup
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m pytest -p no:benchmark -m docs
+	@echo "The site is in build/site: open build/site/index.html."
 
 # Runs the notebooks of docs/examples and stores their output.
 notebooks: $(VENV)/.docs

@@ -36,6 +36,7 @@ from hrag.cli.ingest import ingest
 from hrag.cli.keys import create_key, list_keys, revoke_key
 from hrag.cli.mcp import mcp
 from hrag.cli.migrate import migrate
+from hrag.cli.options import DEFAULT_TENANT
 from hrag.cli.original import original
 from hrag.cli.page import page
 from hrag.cli.read import read
@@ -46,7 +47,7 @@ from hrag.cli.store import CANNOT_CHECK, backup, check, migrate_schema, reindex,
 from hrag.cli.tenants import tenants
 from hrag.cli.terminal import ExitCode, Failure, exit_code_of, show_error, show_json_error
 from hrag.cli.tree import tree
-from hrag.values.errors import HragError
+from hrag.values.errors import CollectionNotFound, HragError
 
 _AS_JSON = "hrag.as_json"
 # The base class of all errors about wrong arguments: click's UsageError. Typer contains a private
@@ -83,7 +84,7 @@ def _errors_reported(ctx: Any) -> Iterator[None]:
         elif isinstance(error, _UsageError):
             raise
         else:
-            show_error(str(error))
+            show_error(f"{error}{_tenant_hint(error)}")
         raise typer.Exit(_exit_code(error)) from None
 
 
@@ -116,6 +117,13 @@ def _output_is_lost() -> bool:
             os.dup2(null_device.fileno(), sys.stdout.fileno())
         return True
     return False
+
+
+def _tenant_hint(error: Exception) -> str:
+    """Returns a hint for a person who perhaps forgot the option --tenant, or an empty text."""
+    of_default_tenant = str(error).startswith(f"tenant '{DEFAULT_TENANT}' ")
+    is_hint = isinstance(error, CollectionNotFound) and of_default_tenant
+    return "; --tenant names another tenant" if is_hint else ""
 
 
 def _exit_code(error: Any) -> int:

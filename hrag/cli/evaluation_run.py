@@ -255,9 +255,8 @@ class EvaluationRun:
             where = replace(self.where, collection=collection)
             if missing := missing_documents(self.client, questions, where):
                 yield (
-                    f"{len(missing):,} documents that contain expected answers are not in the "
-                    f"collection {collection}, such as {missing[0]}; their questions count as "
-                    "missed"
+                    f"{counted(len(missing), 'expected document')} not found in the collection "
+                    f"{collection}, such as {missing[0]}; their questions count as missed"
                 )
 
     def _search(self, questions: Sequence["Question"]) -> "_Measured":

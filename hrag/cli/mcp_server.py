@@ -11,6 +11,7 @@ written to standard error, one line each.
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -24,7 +25,7 @@ from rich.console import Console
 
 from hrag.cli.mcp_http import MAX_BODY_BYTES, serve_http
 from hrag.cli.options import Credentials
-from hrag.cli.terminal import Failure, show_error
+from hrag.cli.terminal import Failure, show_error, show_note
 from hrag.client import AsyncClient
 from hrag.client.context import in_brackets
 from hrag.client.tools import (
@@ -308,6 +309,12 @@ def _failed(message: str, findings: Findings | None = None) -> CallToolResult:
 
 
 async def _serve_stdio(server: MCPServer) -> None:
+    if sys.stdin.isatty():
+        # Without this note, a person who tries the command would wait for its output.
+        show_note(
+            "an agent's host starts this command and writes messages to its standard input; "
+            "Ctrl-C ends it"
+        )
     try:
         await server.run_stdio_async()
     except* BrokenPipeError:

@@ -37,10 +37,12 @@ from hrag.values.status import IndexStatus, ReaderStatus, ServerInfo
 if TYPE_CHECKING:
     from hrag.client import Client
     from hrag.client.credentials import ClientCredentials
+    from hrag.client.targets import Target
 
 Row = tuple[Collection, IndexStatus]
 
 _HEALTH_TIMEOUT_S = 2.0
+_NOT_SERVING = "it is starting or stopping, or it cannot use its store, as its log says"
 
 
 @connection_options
@@ -243,7 +245,7 @@ def health(
     """Check whether the services are ready, for example as a container's health check.
 
     Each service is asked once and has two seconds to answer. The exit code is 0 if all of them
-    serve. It is 1 if at least one does not, because it is starting, stopping or not running.
+    serve. It is 1 if at least one does not; its line says why.
 
     \b
     Examples:
@@ -260,31 +262,48 @@ def health(
     states = {}
     for name in services or ServiceName:
         service, address = targets[name]
-        serves = is_serving(service, address, access)
-        states[name.value] = {"address": address, "serves": serves}
-        verb, style = ("serves", "green") if serves else ("does not serve", "red")
-        if not as_json:
-            print_line(f"{service.name} {verb} at {address}", style)
+        problem = health_problem(service, address, access)
+        states[name.value] = {"address": address, "serves": not problem, "problem": problem}
+        if as_json:
+            continue
+        if problem:
+            print_line(f"{service.name} does not serve at {address}: {problem}", "red")
+        else:
+            print_line(f"{service.name} serves at {address}", "green")
     if as_json:
         print_json(states)
     if not all(state["serves"] for state in states.values()):
         raise typer.Exit(1)
 
 
-def is_serving(service: Service, address: str, access: "ClientCredentials") -> bool:
-    """Returns True if the service at `address` reports SERVING; False also if it is unreachable."""
+def health_problem(service: Service, address: str, access: "ClientCredentials") -> str:
+    """Returns why the service at `address` does not serve; "" if it reports SERVING."""
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 
     from hrag.client.calls import channel_options  # noqa: PLC0415
+    from hrag.client.targets import Target  # noqa: PLC0415
 
-    target = dial_address(address)
+    target = Target(service.name, dial_address(address), access, withholds_token=False)
     request = health_pb2.HealthCheckRequest(service=service.health_name)
-    with access.channel(target, channel_options(target)) as channel:
+    with access.channel(target.address, channel_options(target.address)) as channel:
         # The annotation `Any` is needed because the generated class HealthStub has no type hints.
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             reply = stub.Check(request, timeout=_HEALTH_TIMEOUT_S)
-        except grpc.RpcError:
-            return False
-        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+        except grpc.RpcError as failure:
+            return _failure_text(failure, target)
+    return "" if reply.status == health_pb2.HealthCheckResponse.SERVING else _NOT_SERVING
+
+
+def _failure_text(failure: Any, target: "Target") -> str:
+    """Returns why a health check failed, in one line."""
+    from grpc import StatusCode  # noqa: PLC0415
+
+    match failure.code():
+        case StatusCode.DEADLINE_EXCEEDED:
+            return f"no answer within {_HEALTH_TIMEOUT_S:.0f} s"
+        case StatusCode.NOT_FOUND:
+            return "the other service of hrag listens there"
+    message = printable(failure.details() or failure.code().name)
+    return message + target.connection_hint(message)

@@ -101,8 +101,8 @@ def _show_copy(action: str, report: "BackupReport", folder: Path, *, as_json: bo
         print_json({"folder": str(folder), **asdict(report)})
         return
     print_line(
-        f"{action} {report.documents:,} documents as of sequence {report.sequence:,} "
-        f"({report.created}), {decimal(report.size_bytes)}, in {folder}",
+        f"{action} {report.documents:,} documents as of the store's sequence "
+        f"{report.sequence:,} ({report.created}), {decimal(report.size_bytes)}, in {folder}",
         style="green",
     )
 
@@ -208,7 +208,8 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> No
                 entry["collections"] = len(collections)
                 if not as_json:
                     name = f"{report.tenant_id}/{report.name}"
-                    print_line(f"collection {name}: {report.leaves:,} leaves indexed")
+                    hint = "" if report.leaves else "; a small collection needs no index"
+                    print_line(f"collection {name}: {report.leaves:,} leaves indexed{hint}")
     except DataLoss:
         _show_reindexed(collections, as_json=as_json)
         raise

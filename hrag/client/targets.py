@@ -23,7 +23,9 @@ _ADDRESSES = {
 }
 _TOKEN = "HRAG_TOKEN"
 # If a connection failed for one of these reasons, TLS cannot be the cause.
-_NO_TLS_PROBLEMS = ("refused", "DNS resolution failed", "No such file")
+_NO_TLS_PROBLEMS = ("refused", "DNS resolution failed", "hostname lookup error", "No such file")
+# gRPC writes this if the first bytes of a server are not those of HTTP/2.
+_HTTP_SERVER = "Expected SETTINGS frame as the first frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class Target:
         """Returns the error of a failed call with a hint for the caller, if there is one."""
         where, message = f"the {self.service} at {self.address}", error.message
         if isinstance(error, ServiceUnavailable):
+            start = "" if _HTTP_SERVER in message else "; start both services with: hrag serve"
             error.message = (
-                f"cannot reach {where}; start both services with: hrag serve"
-                f"{self._tls_hint(message)} ({message})"
+                f"cannot reach {where}{start}{self.connection_hint(message)} ({message})"
             )
         elif isinstance(error, Unauthenticated):
             error.message = f"{where}: {message}; {self._token_hint()}"
@@ -61,7 +63,16 @@ class Target:
             )
         return error
 
-    def _tls_hint(self, message: str) -> str:
+    def connection_hint(self, message: str) -> str:
+        """Returns what the reason may be if gRPC cannot connect and gives `message` as its reason.
+
+        The hint begins with "; ". It is "" if the message says enough.
+        """
+        if _HTTP_SERVER in message:
+            return (
+                f"; an HTTP server answers there, such as the gateway of hrag; the {self.service} "
+                "speaks gRPC, at another address"
+            )
         if any(problem in message for problem in _NO_TLS_PROBLEMS):
             return ""
         if self.credentials.uses_tls:
@@ -73,7 +84,10 @@ class Target:
 
     def _token_hint(self) -> str:
         if self.credentials.token:
-            return "the key or token that was sent is in token (on the command line --token)"
+            return (
+                "the service does not accept the key or token that was sent: it is the argument "
+                f"token (on the command line --token) or {_TOKEN}"
+            )
         hint = "give a key or a token as token (on the command line --token)"
         if self.withholds_token:
             hint += f"; {_TOKEN} is not sent to an address that is passed as an argument"

@@ -11,7 +11,9 @@ expected documents (which contain the answer). The path determines the format:
   `corpus.jsonl`, `end` must not be larger than the length of the document.
 * A `.csv` or `.tsv` file has the column `question`, at least one of the columns `document_id` and
   `quote`, and optionally the columns `qid` and `answer`. Rows with the same question are joined to
-  one question. Either all of these rows must have a quote, or none of these rows.
+  one question. Either all of these rows must have a quote, or none of these rows. The cells of a
+  `.csv` file are separated by commas, or by semicolons, which spreadsheet programs write where the
+  comma is the decimal separator.
 
 In every format, a question may also have `kind` and `lang` (or `language`): the user's words for
 what kind of question it is, and for its language.
@@ -22,6 +24,7 @@ If a file contains a mistake, the error names the line, the field, its value and
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from hrag.evaluation.json_lines import Row, json_rows, unreadable
@@ -41,7 +44,7 @@ FORMATS = "a BEIR folder, a folder with queries.jsonl, or a .jsonl, .csv or .tsv
 
 _QUERIES = "queries.jsonl"
 _QRELS = "qrels"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {".csv": ",;", ".tsv": "\t"}
 _QUESTION_COLUMNS = ("question", "query")
 _DOCUMENT_COLUMNS = ("document_id", "doc_id", "document")
 _QUOTE_COLUMNS = ("quote", "quoted_text")
@@ -72,6 +75,10 @@ def _questions(path: Path, split: str) -> Iterator[tuple[Row, Question]]:
     if path.is_dir():
         if (path / _QRELS).is_dir():
             return _beir(path, split)
+        if not (path / _QUERIES).exists():
+            raise unreadable(
+                path, f"the folder has no {_QUERIES}; questions are read from {FORMATS}"
+            )
         return _json_lines(path / _QUERIES)
     if not path.exists():
         raise unreadable(path, f"no such file or folder; questions are read from {FORMATS}")
@@ -166,8 +173,8 @@ def _expected(row: Row) -> tuple[Gold, ...]:
     return (GoldDocument(document_id),) if document_id else ()
 
 
-def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
-    """Yields the rows below the header of a table.
+def _table_rows(path: Path, delimiters: str) -> Iterator[Row]:
+    """Yields the rows below the header of a table whose cells one of `delimiters` separates.
 
     The names of a row's fields are the cells of the header, in lower case. Blank cells are left
     out.
@@ -175,7 +182,9 @@ def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             csv.field_size_limit(_MAX_CELL_CHARS)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            first = file.readline()
+            delimiter = _delimiter(first, delimiters)
+            reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
             header = [name.strip().lower() for name in next(reader, [])]
             _check_header(Row(path, 1, dict.fromkeys(header)), header)
             for cells in reader:
@@ -190,9 +199,23 @@ def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from None
     except UnicodeDecodeError as error:
-        raise unreadable(path, f"it is not UTF-8 ({error.reason})") from None
+        remedy = "spreadsheet programs call this encoding CSV UTF-8"
+        raise unreadable(path, f"it is not UTF-8 ({error.reason}); {remedy}") from None
     except csv.Error as error:
         raise unreadable(path, f"line {reader.line_num}: {error}") from None
+
+
+def _delimiter(header: str, delimiters: str) -> str:
+    """Returns the first of `delimiters` that separates a column with questions from the others.
+
+    `header` is the first line of a table. If there is no column with questions, returns the first
+    delimiter.
+    """
+    for delimiter in delimiters:
+        names = {name.strip(' "\r\n').lower() for name in header.split(delimiter)}
+        if len(names) > 1 and not names.isdisjoint(_QUESTION_COLUMNS):
+            return delimiter
+    return delimiters[0]
 
 
 def _check_header(row: Row, header: list[str]) -> None:

@@ -23,7 +23,7 @@ except ImportError as error:
     from hrag.integrations import missing_package
 
     raise missing_package(error, "langchain") from None
-from pydantic import Field, SkipValidation
+from pydantic import ConfigDict, Field, SkipValidation
 
 from hrag.client import Client
 from hrag.integrations.bound_search import BoundSearch
@@ -47,6 +47,9 @@ class HragRetriever(BaseRetriever):
     TypeError or pydantic's ValidationError for arguments that no search accepts. Retrieving
     raises the errors of `Client.search`.
     """
+
+    # Without this rule, a misspelt field, or `k` of other retrievers, would be ignored.
+    model_config = ConfigDict(extra="forbid")
 
     client: SkipValidation[Client] = Field(exclude=True, repr=False)
     tenant_id: str

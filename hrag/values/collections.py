@@ -192,7 +192,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """One page of a list of items. `next_page_token` is empty on the last page."""
+    """One page of a list of items, which are in `items`.
+
+    `next_page_token` is the `page_token` of the call that returns the next page. It is empty on the
+    last page.
+    """
 
     items: tuple[Item, ...]
     next_page_token: str

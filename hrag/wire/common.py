@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sized
+from datetime import date, time
 from typing import Any, TypeVar
 
 from google.protobuf import struct_pb2
@@ -89,11 +90,12 @@ def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
     """Returns `values` as a Struct; raises InvalidArgument for values that are not JSON."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
-        _set_value(struct.fields[_key(key)], value, 1)
+        _set_value(struct.fields[_key(key)], value, 1, key)
     return struct
 
 
-def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
+def _set_value(target: struct_pb2.Value, value: Any, depth: int, key: str) -> None:
+    """Writes `value` to `target`. `key` is the top-level key of the metadata, for errors."""
     _check_depth(depth)
     match value:
         case None:
@@ -106,15 +108,19 @@ def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
             target.string_value = _text(value)
         case Mapping():
             target.struct_value.SetInParent()
-            for key, inner in value.items():
-                _set_value(target.struct_value.fields[_key(key)], inner, depth + 1)
+            for inner_key, inner in value.items():
+                _set_value(target.struct_value.fields[_key(inner_key)], inner, depth + 1, key)
         case list() | tuple():
             target.list_value.SetInParent()
             for inner in value:
-                _set_value(target.list_value.values.add(), inner, depth + 1)
+                _set_value(target.list_value.values.add(), inner, depth + 1, key)
         case _:
+            kind = type(value).__name__
+            is_moment = isinstance(value, date | time)
+            remedy = "; write it as text, with isoformat()" if is_moment else ""
             raise InvalidArgument(
-                f"metadata contains a {type(value).__name__}; only JSON values are allowed",
+                f"metadata has a value of type {kind} in the key {quoted(key)}; only JSON values "
+                f"are allowed{remedy}",
                 field="metadata",
             )
 

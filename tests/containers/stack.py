@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hrag.cli.processes import INDEXER, RETRIEVER, Service
-from hrag.cli.status import is_serving
+from hrag.cli.status import health_problem
 from hrag.client import Client
 from hrag.client.credentials import ClientCredentials
 from hrag.errors import Unauthenticated
@@ -41,7 +41,7 @@ class Stack:
         )
 
     def serves(self, service: Service, access: ClientCredentials | None = None) -> bool:
-        return is_serving(service, self.addresses[service], access or ClientCredentials())
+        return not health_problem(service, self.addresses[service], access or ClientCredentials())
 
     def wait_until_serving(self, access: ClientCredentials | None = None) -> None:
         for service in self.addresses:

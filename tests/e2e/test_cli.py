@@ -96,7 +96,9 @@ def test_exit_code_reports_health(serving):
     wrong = ("--retriever", serving.env["HRAG_INDEXER_ADDRESS"])
     done = serving.hrag("health", *wrong)
     assert done.returncode == 1
-    assert re.search(r"^indexer serves at .+\nretriever does not serve at .+\n$", done.stdout)
+    problem = "the other service of hrag listens there"
+    expected = rf"^indexer serves at .+\nretriever does not serve at .+: {problem}\n$"
+    assert re.search(expected, done.stdout)
     assert serving.hrag("health", "indexer", *wrong).returncode == 0
 
 

@@ -1,6 +1,8 @@
 """The client of the official MCP SDK calls `hrag mcp`, which runs as a process."""
 
 import json
+import os
+import pty
 import re
 import signal
 import socket
@@ -277,6 +279,21 @@ def test_signal_ends_the_server_while_its_input_is_open(services: Running, numbe
         process.send_signal(number)
         assert process.wait(timeout=20) == 0
         assert (process.stdout.read(), process.stderr.read()) == ("", "")
+
+
+def test_on_a_terminal_a_note_says_who_talks_to_the_command() -> None:
+    """No service is called before the first search."""
+    terminal, standard_input = pty.openpty()
+    command = [sys.executable, "-m", "hrag", "mcp"]
+    with subprocess.Popen(
+        command, stdin=standard_input, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("an agent's host starts this command")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+    os.close(terminal)
+    os.close(standard_input)
 
 
 @pytest.mark.slow

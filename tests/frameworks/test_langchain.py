@@ -174,6 +174,7 @@ async def test_a_cancelled_task_cancels_only_its_search(retriever):
         ({"tenant_id": ""}, errors.InvalidArgument, "tenant_id is ''"),
         ({"tenant_id": 5}, ValidationError, "valid string"),
         ({"collection": "a b"}, errors.InvalidArgument, "collection is 'a b'"),
+        ({"k": 3}, ValidationError, "Extra inputs are not permitted"),
         ({"mode": "best"}, ValidationError, "small_to_big"),
         ({"limit": -1}, errors.InvalidArgument, "limit is '-1'"),
         ({"filter": {"team": "zoo"}}, errors.InvalidArgument, "filter contains .*AllOf"),

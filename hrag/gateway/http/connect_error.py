@@ -40,6 +40,8 @@ _HTTP_STATUS = {
 }
 _NAMES = {code: code.name.lower() for code in _CODE} | {_CODE.CANCELLED: "canceled"}
 _DETAILS = "grpc-status-details-bin"
+# gRPC's message if there is no connection to a service begins with these words.
+_NOT_CONNECTED = "failed to connect"
 _KNOWN_DETAILS = {
     message_class.DESCRIPTOR.full_name: message_class
     for message_class in (
@@ -116,7 +118,13 @@ def error_of(failure: Exception) -> ConnectError:
         ending = status_codes.to_status(failure)
         return _error(ending.code, ending.details, ending.trailing_metadata)
     assert isinstance(failure, grpc.aio.AioRpcError)
-    return _error(failure.code(), failure.details() or "", failure.trailing_metadata() or ())
+    message = failure.details() or ""
+    if failure.code() is _CODE.UNAVAILABLE and message.startswith(_NOT_CONNECTED):
+        message = (
+            "the gateway cannot connect to the service, which may not be running; if it serves "
+            f"with TLS, set HRAG_CA_FILE for the gateway ({message})"
+        )
+    return _error(failure.code(), message, failure.trailing_metadata() or ())
 
 
 def _error(code: grpc.StatusCode, message: str, trailers: Any) -> ConnectError:

@@ -155,7 +155,8 @@ def _raw_path(request: Request) -> str:
 async def _serve(route: Route | None, request: Request) -> Response:
     path = quoted(_raw_path(request))
     if route is None:
-        return _not_served(route, request, 404, f"the gateway serves nothing at the path {path}")
+        problem = f"the gateway serves nothing at the path {path}; /docs lists what it serves"
+        return _not_served(route, request, 404, problem)
     if request.method not in route.methods:
         allowed = ", ".join(route.methods)
         problem = f"the method is {quoted(request.method)}; {path} allows {allowed}"

@@ -123,7 +123,10 @@ def test_unreachable_service_is_not_healthy():
     address = "no.such.host:1"
     result = _run("health", "retriever", "--retriever", address)
     assert result.exit_code == 1
-    assert result.output == f"retriever does not serve at {address}\n"
+    assert result.output.startswith(f"retriever does not serve at {address}: ")
+    assert "no.such.host" in result.output.partition(": ")[2]
+    assert "TLS" not in result.output
+    assert result.output.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [("health", "retriever"), ("search", "x")])

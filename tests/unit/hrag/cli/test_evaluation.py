@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -85,11 +85,27 @@ def test_only_the_collections_that_are_compared_must_exist(run: Eval) -> None:
     assert completed.exit_code == 0, completed.output
     for name in COLLECTIONS:
         assert (
-            f"1 documents that contain expected answers are not in the collection {name}, "
-            "such as nowhere"
+            f"1 expected document not found in the collection {name}, such as nowhere; their"
         ) in completed.stdout
     completed = run("--compare", "standard:collection=tree,standard")
     assert completed.stderr == "error: no collection default\n"
+
+
+@pytest.mark.parametrize(
+    ("tenant", "hint"), [("default", "; --tenant names another tenant"), ("acme", "")]
+)
+def test_without_a_collection_of_the_default_tenant_the_error_names_the_option(
+    run: Eval, services: Services, monkeypatch: pytest.MonkeyPatch, tenant: str, hint: str
+) -> None:
+    message = f"tenant '{tenant}' has no collection 'tree'"
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise CollectionNotFound(message)
+
+    monkeypatch.setattr(services, "search", refuse)
+    monkeypatch.setattr(services, "get_document", refuse, raising=False)
+    completed = run("--compare", "standard:collection=tree")
+    assert completed.stderr == f"error: {message}{hint}\n"
 
 
 def test_the_json_counts_fallbacks_by_their_reason(run: Eval, tmp_path: Path) -> None:

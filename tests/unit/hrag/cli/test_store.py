@@ -91,6 +91,11 @@ def test_collections_after_a_damaged_one_are_reindexed_and_the_damage_is_reporte
     ) in result.stderr
 
 
+def test_a_collection_that_is_too_small_for_a_segment_is_named(folder):
+    result = reindex("--data-dir", str(folder))
+    assert "collection t/c: 0 leaves indexed; a small collection needs no index\n" in result.stdout
+
+
 def test_json_lists_the_reindexed_collections_and_the_error(damaged_folder, tmp_path):
     records = tmp_path / "audit.log"
     result = reindex("--json", "--data-dir", str(damaged_folder), HRAG_AUDIT_FILE=str(records))

@@ -1,8 +1,13 @@
 """A client reads its addresses and its token from the environment, and its errors have hints."""
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
 import pytest
 
 from hrag.client import AsyncClient, Client
+from hrag.client.credentials import ClientCredentials
+from hrag.client.targets import targets
 from hrag.errors import InternalError, InvalidArgument, ServiceUnavailable, Unauthenticated
 from tests.support.methods import servicer_of
 from tests.support.servers.credentials import TENANT, new_key
@@ -113,3 +118,28 @@ def test_a_lost_connection_may_be_a_matter_of_tls(tmp_path):
         pytest.raises(ServiceUnavailable, match="it may serve without TLS"),
     ):
         client.list_documents("t", timeout_s=5)
+
+
+def test_an_http_server_at_the_address_is_named():
+    with (
+        HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server,
+        Client("127.0.0.1:9", f"127.0.0.1:{server.server_port}") as client,
+    ):
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            with pytest.raises(ServiceUnavailable, match="an HTTP server answers there") as caught:
+                client.search("t", "x", timeout_s=5)
+        finally:
+            server.shutdown()
+    assert "TLS" not in caught.value.message
+    assert "start both services" not in caught.value.message
+
+
+def test_a_refused_token_is_not_shown_and_its_sources_are_named(monkeypatch):
+    monkeypatch.setenv("HRAG_TOKEN", "hrag_wrong")
+    target = targets(None, None, None, ClientCredentials())["retriever"]
+    error = target.explained(Unauthenticated("the call needs a valid credential"), None)
+    assert error.message.endswith(
+        "the service does not accept the key or token that was sent: it is the argument token "
+        "(on the command line --token) or HRAG_TOKEN"
+    )

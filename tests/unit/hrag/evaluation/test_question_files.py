@@ -42,6 +42,38 @@ def test_questions_in_json_lines_may_have_spans_quotes_and_documents(tmp_path: P
     )
 
 
+@pytest.mark.parametrize("header", ["question;quote", '"Question";"Quote"', "quote;question"])
+def test_a_table_of_a_spreadsheet_program_may_have_semicolons(tmp_path: Path, header: str) -> None:
+    rows = ['"What; who?";"a, b"', "Where?;c"]
+    if header.startswith("quote"):
+        rows = ['"a, b";"What; who?"', "c;Where?"]
+    path = written(tmp_path / "q.csv", "\ufeff" + header, *rows)
+    assert read_questions(path) == (
+        Question("line-2", "What; who?", (GoldQuote("a, b"),)),
+        Question("line-3", "Where?", (GoldQuote("c"),)),
+    )
+
+
+def test_commas_are_preferred_where_both_separate_a_question(tmp_path: Path) -> None:
+    path = written(tmp_path / "q.csv", "question,quote;note", "Who?,he; she")
+    with pytest.raises(InvalidArgument, match="header is 'question,quote;note'"):
+        read_questions(path)
+    path = written(tmp_path / "q.csv", "question,quote,a;b", "Who?,he; she,")
+    assert read_questions(path)[0].gold == (GoldQuote("he; she"),)
+
+
+def test_a_table_in_another_encoding_and_a_folder_without_questions_say_what_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "q.csv"
+    path.write_bytes("question;quote\nWo hängt er?;über der Tür\n".encode("latin-1"))
+    with pytest.raises(InvalidArgument, match=r"it is not UTF-8 \(.*\); spreadsheet programs call"):
+        read_questions(path)
+    path.unlink()
+    with pytest.raises(InvalidArgument, match=r"the folder has no queries\.jsonl; questions are"):
+        read_questions(tmp_path)
+
+
 def test_a_folder_with_queries_is_read_and_its_spans_are_checked(tmp_path: Path) -> None:
     written(tmp_path / "corpus.jsonl", {"doc_id": "fox", "text": "The fox"})
     queries = {"qid": "a", "query": "?", "gold": [{"doc_id": "fox", "start": 4, "end": 7}]}
@@ -161,7 +193,7 @@ def test_invalid_relevance_is_refused(tmp_path: Path, line: str, message: str) -
 def test_the_error_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"none\.jsonl: no such file"):
         read_questions(tmp_path / "none.jsonl")
-    with pytest.raises(InvalidArgument, match=r"queries\.jsonl: No such file"):
+    with pytest.raises(InvalidArgument, match=r"the folder has no queries\.jsonl"):
         read_questions(tmp_path)
     (tmp_path / "q.jsonl").write_bytes(b'{"query": "\xff"}')
     with pytest.raises(InvalidArgument, match=r"q\.jsonl: it is not UTF-8"):

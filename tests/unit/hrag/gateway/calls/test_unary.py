@@ -90,6 +90,7 @@ def test_the_status_of_a_request_that_is_not_served_shows_the_reason(
     assert reply.json["code"] == "unimplemented"
     assert ("allow" in reply.headers) == (status == 405)
     assert ("accept-post" in reply.headers) == (status == 415)
+    assert ("/docs lists what it serves" in reply.json["message"]) == (status == 404)
 
 
 @pytest.mark.parametrize(
