@@ -7,6 +7,7 @@ is refused by the schema and by the service, the second one by neither.
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import jsonschema
 import pytest
@@ -270,3 +271,50 @@ def test_rules_about_several_fields_hold_in_both(
 ) -> None:
     assert not _is_allowed(method, request_)
     assert _refusal(gateway, method, request_)
+
+
+# The examples of these operations come first, and those that delete come last.
+_FIRST = ("CreateCollection", "IngestDocument", "IngestDocuments")
+_LAST = ("DeleteAlias", "DeleteDocument", "DeleteDocuments", "DeleteCollection")
+
+
+def _operations() -> list[tuple[str, str, dict[str, Any]]]:
+    """Returns path, HTTP method and operation, in the order in which the examples work."""
+    order = {name: at for at, name in enumerate((*_FIRST, "", *_LAST))}
+    operations = [
+        (path, verb.upper(), operation)
+        for path, methods in _DOCUMENT["paths"].items()
+        for verb, operation in methods.items()
+    ]
+    return sorted(operations, key=lambda each: order.get(each[2]["operationId"], len(_FIRST)))
+
+
+def _address(path: str, operation: dict[str, Any]) -> str:
+    """Returns the address of an example, with its parameters."""
+    given = [each for each in operation["parameters"] if "example" in each]
+    values = {each["name"]: each["example"] for each in given}
+    query = urlencode({each["name"]: each["example"] for each in given if each["in"] == "query"})
+    escaped = {name: quote(value, safe="") for name, value in values.items()}
+    return path.format_map(escaped) + (f"?{query}" if query else "")
+
+
+def test_every_example_works(gateway: Gateway) -> None:
+    """Sent in order, all examples of the document are valid and have the effect that they show."""
+    replies = {}
+    for path, verb, operation in _operations():
+        contents = operation.get("requestBody", {}).get("content", {"": {}})
+        ((media_type, content),) = contents.items()
+        example = content.get("example", "")
+        if isinstance(example, dict):
+            schema = {**content["schema"], "components": _DOCUMENT["components"]}
+            jsonschema.Draft202012Validator(schema).validate(example)
+        body = example.encode() if isinstance(example, str) else json.dumps(example).encode()
+        headers = {"content-type": media_type} if media_type else {}
+        reply = gateway.send(verb, _address(path, operation), body, headers)
+        assert reply.status == 200, (operation["operationId"], reply.body)
+        replies[operation["operationId"]] = reply
+    outcomes = [json.loads(line) for line in replies["IngestDocuments"].body.splitlines()]
+    assert ["result" in outcome for outcome in outcomes] == [True, True]
+    assert replies["CountDocuments"].json["documentCount"] == "1"
+    assert replies["GetPageImage"].json["boxes"]
+    assert replies["BatchSearch"].json["outcomes"][1]["response"]["passages"]

@@ -9,6 +9,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from hrag.gateway.calls.ingest_call import BYTES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
+from hrag.gateway.reference.examples import add_examples
 from hrag.gateway.reference.field_rules import field_rules, message_rules
 from hrag.gateway.reference.rest_paths import rest_operations, rest_schemas
 from hrag.gateway.services.methods import ServiceMethod
@@ -79,6 +80,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
     search = schemas.search_properties()
     paths |= rest_operations(search, _TIMEOUT)
+    add_examples(paths)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -108,6 +110,15 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     }
 
 
+def operation_id(method: ServiceMethod) -> str:
+    """Returns the name of the request's message without "Request".
+
+    This is the method's name, except for a method that both services have: a message belongs to
+    one method, and an operation id is unique in a document.
+    """
+    return str(method.descriptor.input_type.name).removesuffix("Request")
+
+
 def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, str]) -> Schema:
     comment = comments.get(f"{method.path[1:].replace('/', '.')}", "")
     service = method.descriptor.containing_service
@@ -123,7 +134,7 @@ def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, s
         reply_type = EVENTS
         response = _stream_schema("Each event is one field of a response", response)
     return {
-        "operationId": method.name,
+        "operationId": operation_id(method),
         "tags": [service.name],
         "summary": comment.partition("\n")[0].partition(". ")[0].rstrip("."),
         "description": comment,

@@ -1,5 +1,6 @@
 """The OpenAPI document contains the comments of the .proto files."""
 
+from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.reference.rest_paths import HIERARCHY, RETRIEVE, STATUS, rest_schemas
 from hrag.gateway.services.methods import METHODS
@@ -8,13 +9,28 @@ from tests.support.servers.gateways import Gateway
 
 
 def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> None:
-    document = gateway.send("GET", "/openapi.json").json
+    served = gateway.send("GET", "/openapi.json").json
     methods = {method.path for method in METHODS}
-    assert set(document["paths"]) == methods | {RETRIEVE, HIERARCHY, STATUS}
-    for operations in document["paths"].values():
+    assert set(served["paths"]) == methods | {RETRIEVE, HIERARCHY, STATUS}
+    for operations in served["paths"].values():
         for operation in operations.values():
             assert len(operation["description"]) > 20
             assert operation["summary"]
+
+
+def test_every_operation_has_its_own_id_and_an_example() -> None:
+    operations = [
+        operation
+        for methods in document(METHODS, read_comments())["paths"].values()
+        for operation in methods.values()
+    ]
+    ids = [operation["operationId"] for operation in operations]
+    assert sorted(set(ids)) == sorted(ids)
+    for operation in operations:
+        for content in operation.get("requestBody", {"content": {}})["content"].values():
+            assert "example" in content, operation["operationId"]
+        for parameter in operation["parameters"]:
+            assert "example" in parameter or not parameter.get("required"), parameter["name"]
 
 
 def test_the_short_paths_use_no_name_of_a_message() -> None:
