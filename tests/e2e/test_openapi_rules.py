@@ -30,6 +30,19 @@ _MATCH = {"match": {"field": "title", "values": [{"text": "Pets"}]}}
 _RANGE = {"range": {"field": "metadata.year", "atLeast": {"number": 2026}}}
 _FILTER = {"allOf": {"filters": [_MATCH, _RANGE, {"exists": {"field": "title"}}]}}
 _SEARCH = {**_PLACE, "text": "dogs"}
+_TIME = "2026-11-27T10:00:00Z"
+_VECTOR = {"values": [1.0] * 3}
+_FUSION = "FUSION_METHOD_CONVEX"
+
+
+def _matching(*values: dict[str, Any]) -> dict[str, Any]:
+    return {"match": {"field": "title", "values": list(values)}}
+
+
+def _between(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    return {"range": {"field": "metadata.a", "atLeast": lower, "atMost": upper}}
+
+
 _TURN = {"role": "TURN_ROLE_USER", "text": "Who barks?"}
 # Requests that meet all rules. A method may have several, because some options exclude each other.
 _VALID: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -91,8 +104,8 @@ _VALID: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 # At its limit, a request with these fields is refused for another reason: the sizes of levels must
 # increase, a collection has fewer levels than the highest number, a JSON document has fewer values,
-# and a setting allows fewer tokens.
-_NO_LIMIT = ("levelSizes", "returnLevel", "embeddingLevel", "pages", "maxTokens")
+# a setting allows fewer tokens, and a vector has the length of the collection's vectors.
+_NO_LIMIT = ("levelSizes", "returnLevel", "embeddingLevel", "pages", "maxTokens", "vector")
 # A request with more items than this takes seconds.
 _MOST_ITEMS = 10_000
 
@@ -113,18 +126,23 @@ def _cases(schema: dict[str, Any], value: Any) -> Iterator[Case]:
         yield from _array_cases(schema, value)
     elif isinstance(value, str):
         if pattern := schema.get("pattern"):
-            yield f"pattern {pattern[:20]}", " " if pattern == r"\S" else "!", None
+            yield f"pattern {pattern[:20]}", " " if pattern.endswith(r"\S") else "!", None
         if longest := schema.get("maxLength"):
             yield "maxLength", "a" * (longest + 1), "a" * longest
     elif "maximum" in schema and not isinstance(value, bool):
         step = 0.5 if schema["type"] == "number" else 1
-        yield "maximum", schema["maximum"] + step, schema["maximum"]
-    if "minimum" in schema:
-        yield "minimum", schema["minimum"] - 1, schema["minimum"]
+        yield "maximum", _beyond(schema["maximum"], step), schema["maximum"]
+    if "minimum" in schema and "exclusiveMinimum" not in schema:
+        yield "minimum", _beyond(schema["minimum"], -1), schema["minimum"]
     if "exclusiveMinimum" in schema:
         yield "exclusiveMinimum", schema["exclusiveMinimum"], None
     if "not" in schema and "const" in schema["not"]:
         yield "not", schema["not"]["const"], None
+
+
+def _beyond(limit: float, step: float) -> float:
+    """Returns a number beyond a limit; adding a step does not change a very large number."""
+    return limit + step if limit + step != limit else 2 * limit
 
 
 def _object_cases(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[Case]:
@@ -264,6 +282,28 @@ def test_an_empty_request_is_refused_by_both_or_by_neither(gateway: Gateway, met
                 },
             },
         ),
+        ("IngestDocument", {**_PLACE, "document": {"content": "0"}}),
+        ("IngestDocument", {**_PLACE, "document": {"content": "=="}}),
+        ("IngestDocument", {**_PLACE, "document": {"content": "a b"}}),
+        ("CreateCollection", {**_NAMED, "settings": {"nonsense": 1}}),
+        ("GetPageImage", {**_OF_DOCUMENT, "page": 1, "dpi": 20}),
+        ("GetPageImage", {**_OF_DOCUMENT, "page": 1, "spans": [{"nonsense": 1}]}),
+        ("GetOriginal", {**_OF_DOCUMENT, "start": "9" * 21}),
+        ("CountDocuments", {**_PLACE, "filter": _matching({"flag": True})}),
+        ("CountDocuments", {**_PLACE, "filter": _matching({"text": "a"}, {"number": 1})}),
+        ("CountDocuments", {**_PLACE, "filter": _between({"number": 1}, {"timestamp": _TIME})}),
+        ("Search", {**_SEARCH, "mergeRatio": 0.5}),
+        ("Search", {**_SEARCH, "mode": "SEARCH_MODE_CONTEXT", "mergeRatio": 0.5}),
+        ("Search", {**_SEARCH, "windowSentences": 1}),
+        ("Search", {**_SEARCH, "topSections": 1}),
+        ("Search", {**_SEARCH, "summaryScope": "SUMMARY_SCOPE_SECTIONS"}),
+        ("Search", {**_SEARCH, "retrieval": "RETRIEVAL_DENSE", "lexicalWeight": 0.5}),
+        ("Search", {**_SEARCH, "retrieval": "RETRIEVAL_LEXICAL", "fusion": _FUSION}),
+        ("Search", {**_PLACE, "vector": _VECTOR, "lexicalWeight": 0.5}),
+        ("Search", {**_PLACE, "vector": _VECTOR, "retrieval": "RETRIEVAL_HYBRID"}),
+        ("Search", {**_PLACE, "vector": _VECTOR, "text": " "}),
+        ("Search", {**_SEARCH, "mode": "SEARCH_MODE_CONTEXT", "keepOverlap": True}),
+        ("Search", {**_SEARCH, "mergeAdjacent": True, "keepOverlap": True}),
     ],
 )
 def test_rules_about_several_fields_hold_in_both(

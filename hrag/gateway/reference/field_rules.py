@@ -6,10 +6,12 @@ bytes: no shorter text is refused, and the service still refuses a text with too
 that depend on the mode of a search or on a collection are in the comments alone.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 
+from hrag.v1 import retriever_pb2 as pb
 from hrag.values.document_limits import MAX_PAGES
 from hrag.values.filters import DOCUMENT_ID, METADATA, SOURCE, TITLE
 from hrag.values.ids import CHUNK_ID_PATTERN, DOCUMENT_ID_PATTERN, NAME_PATTERN
@@ -32,19 +34,21 @@ from hrag.values.limits import (
     MAX_WINDOW_SENTENCES,
     MIN_CHUNK_TOKENS,
 )
+from hrag.values.page_images import MAX_DPI, MAX_PAGE_SPANS, MIN_DPI
 
 Rules = dict[str, Any]
+CHUNK_ID: Rules = {"pattern": f"^{CHUNK_ID_PATTERN}$"}
 
 _NAME = {"pattern": f"^{NAME_PATTERN}$"}
 _OPTIONAL_NAME = {"pattern": f"^({NAME_PATTERN})?$"}
 _DOCUMENT_ID = {"pattern": f"^{DOCUMENT_ID_PATTERN}$"}
-_CHUNK_ID = {"pattern": f"^{CHUNK_ID_PATTERN}$"}
 _PAGE_SIZE = {"maximum": MAX_PAGE_SIZE}
 _LEVEL = {"maximum": MAX_LEVELS - 1}
 _SHARE = {"minimum": 0, "maximum": 1}
 _NOT_BLANK = {"pattern": r"\S"}
 _SOME = {"minItems": 1}
 _METADATA = METADATA.replace(".", "[.]")
+_BOUNDS = ("atLeast", "above", "atMost", "below")
 _FIELD = {"pattern": f"^(({DOCUMENT_ID}|{TITLE}|{SOURCE})$|{_METADATA})"}
 
 
@@ -59,7 +63,7 @@ _OF_EVERY_REQUEST: dict[str, Rules] = {
     "name": _NAME,
     "alias": _NAME,
     "document_id": _DOCUMENT_ID,
-    "chunk_id": _CHUNK_ID,
+    "chunk_id": CHUNK_ID,
     "page_size": _PAGE_SIZE,
 }
 # The rules of other fields, and of fields whose rule differs from that of their name.
@@ -80,11 +84,11 @@ _OF_FIELD: dict[str, Rules] = {
     "UpdateMetadataRequest.metadata": {"maxProperties": MAX_METADATA_VALUES},
     "UpdateMetadataRequest.remove_keys": {"maxItems": MAX_METADATA_VALUES},
     "UpdateMetadataRequest.source": {"maxLength": MAX_SOURCE_BYTES},
-    "SearchRequest.text": {"maxLength": MAX_QUERY_BYTES},
+    "SearchRequest.text": {"maxLength": MAX_QUERY_BYTES, "pattern": r"^$|\S"},
     "SearchRequest.limit": _up_to(MAX_LIMIT),
     "SearchRequest.candidates": _up_to(MAX_CANDIDATES),
     "SearchRequest.return_level": _LEVEL,
-    "SearchRequest.merge_ratio": {"exclusiveMinimum": 0, "maximum": 1},
+    "SearchRequest.merge_ratio": {"minimum": 0, "exclusiveMinimum": 0, "maximum": 1},
     "SearchRequest.window_sentences": {"minimum": 0, "maximum": MAX_WINDOW_SENTENCES},
     "SearchRequest.top_sections": _up_to(MAX_TOP_SECTIONS),
     "SearchRequest.lexical_weight": _SHARE,
@@ -97,6 +101,12 @@ _OF_FIELD: dict[str, Rules] = {
     "ConversationTurn.role": {"not": {"const": "TURN_ROLE_UNSPECIFIED"}},
     "ConversationTurn.text": _NOT_BLANK,
     "GetHierarchyRequest.depth": {"maximum": MAX_LEVELS},
+    "GetPageImageRequest.page": {"minimum": 1},
+    "GetPageImageRequest.dpi": {
+        "maximum": MAX_DPI,
+        "anyOf": [{"const": 0}, {"minimum": MIN_DPI}],
+    },
+    "GetPageImageRequest.spans": {"maxItems": MAX_PAGE_SPANS},
     "Vector.values": _SOME,
     "FilterList.filters": _SOME,
     "FieldMatch.field": _FIELD,
@@ -112,6 +122,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "DeleteDocumentsRequest": ("filter",),
     "BatchSearchRequest": ("searches",),
     "AnswerRequest": ("search",),
+    "GetPageImageRequest": ("page",),
     "ConversationTurn": ("role", "text"),
     "Vector": ("values",),
     "Pages": ("pages",),
@@ -127,7 +138,58 @@ def _without(*names: str) -> Rules:
     return {"not": {"anyOf": [{"required": [name]} for name in names]}}
 
 
-_SENT = {"required": ["text"], "properties": {"text": _NOT_BLANK}}
+def _has(name: str, schema: Rules) -> Rules:
+    """Returns a schema: an object has a field, and its value has a schema."""
+    return {"required": [name], "properties": {name: schema}}
+
+
+def _json_name(name: str) -> str:
+    return str(pb.SearchRequest.DESCRIPTOR.fields_by_name[name].json_name)
+
+
+def search_rules(
+    names: Callable[[str], str] = _json_name, mode: Callable[[str], str] = "SEARCH_MODE_{}".format
+) -> Rules:
+    """Returns the rules about several fields of a search.
+
+    `names` returns the name of a field in the JSON of the search, and `mode` that of a mode.
+    """
+
+    def only_in(option: str, value: Rules, where: Rules) -> Rules:
+        return {"if": _has(names(option), value), "then": where}
+
+    def in_mode(name: str) -> Rules:
+        return _has(names("mode"), {"const": mode(name)})
+
+    def retrieved(*retrievals: str) -> Rules:
+        values = [f"RETRIEVAL_{retrieval}" for retrieval in ("UNSPECIFIED", *retrievals)]
+        return {"properties": {names("retrieval"): {"enum": values}}}
+
+    text = _has(names("text"), {"minLength": 1})
+    is_set = {"not": {"pattern": "_UNSPECIFIED$"}}
+    hybrid = {"allOf": [text, retrieved("HYBRID")]}
+    overlap = {
+        "properties": {
+            names("mode"): {"not": {"const": mode("CONTEXT")}},
+            names("merge_adjacent"): {"const": False},
+        }
+    }
+    return {
+        "if": {"not": {"required": [names("vector")]}},
+        "then": _has(names("text"), _NOT_BLANK),
+        "allOf": [
+            {"if": text, "else": retrieved("DENSE")},
+            only_in("fusion", is_set, hybrid),
+            only_in("lexical_weight", {}, hybrid),
+            only_in("merge_ratio", {}, in_mode("AUTO_MERGE")),
+            only_in("window_sentences", {}, in_mode("SENTENCE_WINDOW")),
+            only_in("top_sections", {}, in_mode("SUMMARY_FIRST")),
+            only_in("summary_scope", is_set, in_mode("SUMMARY_FIRST")),
+            only_in("keep_overlap", {"const": True}, overlap),
+        ],
+    }
+
+
 # Rules about several fields. Their conditions are in `if`, which generators of clients ignore.
 _TOGETHER: dict[str, Rules] = {
     "Document": {
@@ -135,11 +197,16 @@ _TOGETHER: dict[str, Rules] = {
         "then": {**_without("content", "pages"), "properties": {"text": _NOT_BLANK}},
         "else": {
             "if": {"required": ["content"]},
-            "then": {**_without("pages"), "properties": {"content": {"minLength": 1}}},
+            "then": {**_without("pages"), "properties": {"content": {"pattern": "^[^=]"}}},
             "else": {"required": ["pages"]},
         },
     },
-    "SearchRequest": {"if": {"not": {"required": ["vector"]}}, "then": _SENT},
+    "SearchRequest": search_rules(),
+    # Fields that are not in the metadata are texts.
+    "FieldMatch": {
+        "if": {"properties": {"field": {"pattern": f"^{_METADATA}"}}},
+        "else": {"properties": {"values": {"items": {"required": ["text"]}}}},
+    },
     "UpdateMetadataRequest": {
         "if": {
             "not": {
@@ -158,6 +225,10 @@ _TOGETHER: dict[str, Rules] = {
         "not": {
             "anyOf": [{"required": ["atLeast", "above"]}, {"required": ["atMost", "below"]}],
         },
+        "anyOf": [  # The bounds have one type.
+            {"properties": {name: {"required": [kind]} for name in _BOUNDS}}
+            for kind in ("number", "timestamp")
+        ],
     },
 }
 

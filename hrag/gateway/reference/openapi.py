@@ -9,6 +9,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from hrag.gateway.calls.ingest_call import BYTES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
+from hrag.gateway.protojson.json_reader import MAX_FLOAT
 from hrag.gateway.reference.examples import add_examples
 from hrag.gateway.reference.field_rules import field_rules, message_rules
 from hrag.gateway.reference.rest_paths import rest_operations, rest_schemas
@@ -18,16 +19,27 @@ from hrag.v1 import retriever_pb2 as pb
 Schema = dict[str, Any]
 
 _KIND = FieldDescriptor
-_WHOLE = {"type": "string", "pattern": "^-?[0-9]+$"}
+# A text in base64 of both alphabets, with or without its padding.
+_BASE64 = "^([A-Za-z0-9+/_-]{4})*([A-Za-z0-9+/_-]{2,3})?=*$"
+# No number of 64 bits in a request comes near to having more digits.
+_UNSIGNED = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 _SCALARS: dict[int, Schema] = {
     _KIND.TYPE_STRING: {"type": "string"},
-    _KIND.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
+    _KIND.TYPE_BYTES: {
+        "type": "string",
+        "contentEncoding": "base64",
+        "pattern": _BASE64,
+    },
     _KIND.TYPE_BOOL: {"type": "boolean"},
     _KIND.TYPE_INT32: {"type": "integer", "format": "int32"},
     _KIND.TYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1},
-    _KIND.TYPE_INT64: _WHOLE,
-    _KIND.TYPE_UINT64: {"type": "string", "pattern": "^[0-9]+$"},
-    _KIND.TYPE_FLOAT: {"type": "number", "format": "float"},
+    _KIND.TYPE_UINT64: _UNSIGNED,
+    _KIND.TYPE_FLOAT: {
+        "type": "number",
+        "format": "float",
+        "minimum": -MAX_FLOAT,
+        "maximum": MAX_FLOAT,
+    },
     _KIND.TYPE_DOUBLE: {"type": "number", "format": "double"},
 }
 _WELL_KNOWN: dict[str, Schema] = {
@@ -66,7 +78,7 @@ _TIMEOUT: Schema = {
     "name": "Connect-Timeout-Ms",
     "in": "header",
     "description": "Milliseconds after which the call ends with deadline_exceeded.",
-    "schema": {"type": "string", "pattern": "^[0-9]{1,10}$"},
+    "schema": {"type": "string", "pattern": "^0*[1-9][0-9]*$", "maxLength": 10},
 }
 
 
@@ -224,10 +236,22 @@ class _Schemas:
     def _type(self, field: FieldDescriptor) -> Schema:
         if field.message_type is not None:
             known = _WELL_KNOWN.get(field.message_type.full_name)
-            return known or self.reference(field.message_type)
+            return known or self._message_type(field)
         if field.enum_type is not None:
             return self.reference(field.enum_type)
         return _SCALARS[field.type]
+
+    def _message_type(self, field: FieldDescriptor) -> Schema:
+        """Returns the reference to a message; in a request, it has no unknown fields.
+
+        The schema of a message says that itself, unless responses have the message too.
+        """
+        reference = self.reference(field.message_type)
+        only_requests = self._requests - self._responses
+        inner, outer = field.message_type.full_name, field.containing_type.full_name
+        if outer in only_requests and inner not in only_requests:
+            return {**reference, "unevaluatedProperties": False}
+        return reference
 
     def _description(self, field: FieldDescriptor) -> str:
         comment = self._comments.get(field.full_name, "")
