@@ -11,6 +11,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 
+from hrag.text.analysis.analyzer import LANGUAGES
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.document_limits import MAX_PAGES
 from hrag.values.filters import DOCUMENT_ID, METADATA, SOURCE, TITLE
@@ -69,6 +70,8 @@ _OF_EVERY_REQUEST: dict[str, Rules] = {
 # The rules of other fields, and of fields whose rule differs from that of their name.
 _OF_FIELD: dict[str, Rules] = {
     "SetAliasRequest.collection": _NAME,
+    # The analyzer of a collection that exists also has a version.
+    "CreateCollectionRequest.settings": {"properties": {"analyzer": {"enum": list(LANGUAGES)}}},
     "CollectionSettings.level_sizes": {
         "maxItems": MAX_LEVELS,
         "items": {"minimum": MIN_CHUNK_TOKENS, "maximum": MAX_CHUNK_TOKENS},
@@ -152,11 +155,10 @@ def search_rules(
 ) -> Rules:
     """Returns the rules about several fields of a search.
 
-    `names` returns the name of a field in the JSON of the search, and `mode` that of a mode.
+    `names` returns the name of a field in the JSON of the search, and `mode` that of a mode. The
+    rule of `keep_overlap` is in its comment alone: with one more condition, the number of cases is
+    more than generators of requests can handle.
     """
-
-    def only_in(option: str, value: Rules, where: Rules) -> Rules:
-        return {"if": _has(names(option), value), "then": where}
 
     def in_mode(name: str) -> Rules:
         return _has(names("mode"), {"const": mode(name)})
@@ -165,28 +167,24 @@ def search_rules(
         values = [f"RETRIEVAL_{retrieval}" for retrieval in ("UNSPECIFIED", *retrievals)]
         return {"properties": {names("retrieval"): {"enum": values}}}
 
+    def unset_or(name: str, rule: Rules) -> Rules:
+        """An enum with the value UNSPECIFIED is not set."""
+        return {"anyOf": [{"properties": {names(name): {"pattern": "_UNSPECIFIED$"}}}, rule]}
+
     text = _has(names("text"), {"minLength": 1})
-    is_set = {"not": {"pattern": "_UNSPECIFIED$"}}
     hybrid = {"allOf": [text, retrieved("HYBRID")]}
-    overlap = {
-        "properties": {
-            names("mode"): {"not": {"const": mode("CONTEXT")}},
-            names("merge_adjacent"): {"const": False},
-        }
-    }
     return {
         "if": {"not": {"required": [names("vector")]}},
         "then": _has(names("text"), _NOT_BLANK),
-        "allOf": [
-            {"if": text, "else": retrieved("DENSE")},
-            only_in("fusion", is_set, hybrid),
-            only_in("lexical_weight", {}, hybrid),
-            only_in("merge_ratio", {}, in_mode("AUTO_MERGE")),
-            only_in("window_sentences", {}, in_mode("SENTENCE_WINDOW")),
-            only_in("top_sections", {}, in_mode("SUMMARY_FIRST")),
-            only_in("summary_scope", is_set, in_mode("SUMMARY_FIRST")),
-            only_in("keep_overlap", {"const": True}, overlap),
-        ],
+        "dependentSchemas": {
+            names("retrieval"): {"anyOf": [text, retrieved("DENSE")]},
+            names("fusion"): unset_or("fusion", hybrid),
+            names("lexical_weight"): hybrid,
+            names("merge_ratio"): in_mode("AUTO_MERGE"),
+            names("window_sentences"): in_mode("SENTENCE_WINDOW"),
+            names("top_sections"): in_mode("SUMMARY_FIRST"),
+            names("summary_scope"): unset_or("summary_scope", in_mode("SUMMARY_FIRST")),
+        },
     }
 
 
@@ -219,6 +217,7 @@ _TOGETHER: dict[str, Rules] = {
             }
         },
         "then": {"required": ["metadata"], "properties": {"metadata": {"minProperties": 1}}},
+        "not": {"allOf": [_has("replace", {"const": True}), _has("removeKeys", _SOME)]},
     },
     "FieldRange": {
         "minProperties": 2,  # The field and a bound.
