@@ -188,7 +188,8 @@ def search_rules(
     }
 
 
-# Rules about several fields. Their conditions are in `if`, which generators of clients ignore.
+# Rules about several fields. Their conditions are in `if`, `anyOf` and `dependentSchemas`, which
+# generators of clients ignore.
 _TOGETHER: dict[str, Rules] = {
     "Document": {
         "if": {"required": ["text"]},
