@@ -233,23 +233,23 @@ class _Schemas:
             schema = {"type": "array", "items": {**schema, **rules.pop("items", {})}}
         return {**schema, **rules, "description": self._description(field)}
 
-    def _type(self, field: FieldDescriptor) -> Schema:
+    def _type(self, field: Any) -> Schema:
         if field.message_type is not None:
             known = _WELL_KNOWN.get(field.message_type.full_name)
-            return known or self._message_type(field)
+            return known or self._member(field.message_type, field.containing_type)
         if field.enum_type is not None:
             return self.reference(field.enum_type)
         return _SCALARS[field.type]
 
-    def _message_type(self, field: FieldDescriptor) -> Schema:
-        """Returns the reference to a message; in a request, it has no unknown fields.
+    def _member(self, message: Descriptor, outer: Descriptor) -> Schema:
+        """Returns the reference to a message inside another one.
 
-        The schema of a message says that itself, unless responses have the message too.
+        A message in a request has no unknown fields. Its schema says so itself, unless responses
+        have this message too.
         """
-        reference = self.reference(field.message_type)
+        reference = self.reference(message)
         only_requests = self._requests - self._responses
-        inner, outer = field.message_type.full_name, field.containing_type.full_name
-        if outer in only_requests and inner not in only_requests:
+        if outer.full_name in only_requests and message.full_name not in only_requests:
             return {**reference, "unevaluatedProperties": False}
         return reference
 
