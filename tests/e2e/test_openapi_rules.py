@@ -286,6 +286,8 @@ def test_an_empty_request_is_refused_by_both_or_by_neither(gateway: Gateway, met
             },
         ),
         ("IngestDocument", {**_PLACE, "document": {"content": "0"}}),
+        ("IngestDocument", {**_PLACE, "document": {"pages": {"pages": [{}]}}}),
+        ("IngestDocument", {**_PLACE, "document": {"pages": {"pages": [{"text": " "}]}}}),
         ("IngestDocument", {**_PLACE, "document": {"content": "=="}}),
         ("IngestDocument", {**_PLACE, "document": {"content": "a b"}}),
         ("CreateCollection", {**_NAMED, "settings": {"nonsense": 1}}),
@@ -307,6 +309,8 @@ def test_an_empty_request_is_refused_by_both_or_by_neither(gateway: Gateway, met
         ("Search", {**_PLACE, "vector": _VECTOR, "lexicalWeight": 0.5}),
         ("Search", {**_PLACE, "vector": _VECTOR, "retrieval": "RETRIEVAL_HYBRID"}),
         ("Search", {**_PLACE, "vector": _VECTOR, "text": " "}),
+        ("Search", {**_PLACE, "vector": {"values": [0.0] * 64}}),
+        ("Answer", {"search": {**_PLACE, "vector": _VECTOR}}),
     ],
 )
 def test_rules_about_several_fields_hold_in_both(

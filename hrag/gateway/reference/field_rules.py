@@ -83,7 +83,11 @@ _OF_FIELD: dict[str, Rules] = {
     "Document.title": {"maxLength": MAX_TITLE_BYTES},
     "Document.source": {"maxLength": MAX_SOURCE_BYTES},
     "Document.metadata": {"maxProperties": MAX_METADATA_VALUES},
-    "Pages.pages": {"minItems": 1, "maxItems": MAX_PAGES},
+    "Pages.pages": {
+        "minItems": 1,
+        "maxItems": MAX_PAGES,
+        "contains": {"required": ["text"], "properties": {"text": _NOT_BLANK}},
+    },
     "UpdateMetadataRequest.metadata": {"maxProperties": MAX_METADATA_VALUES},
     "UpdateMetadataRequest.remove_keys": {"maxItems": MAX_METADATA_VALUES},
     "UpdateMetadataRequest.source": {"maxLength": MAX_SOURCE_BYTES},
@@ -110,7 +114,7 @@ _OF_FIELD: dict[str, Rules] = {
         "anyOf": [{"const": 0}, {"minimum": MIN_DPI}],
     },
     "GetPageImageRequest.spans": {"maxItems": MAX_PAGE_SPANS},
-    "Vector.values": _SOME,
+    "Vector.values": {**_SOME, "contains": {"not": {"const": 0}}},
     "FilterList.filters": _SOME,
     "FieldMatch.field": _FIELD,
     "FieldMatch.values": _SOME,
@@ -201,6 +205,12 @@ _TOGETHER: dict[str, Rules] = {
         },
     },
     "SearchRequest": search_rules(),
+    "AnswerRequest": {
+        "anyOf": [
+            {"properties": {"search": _has("text", {"minLength": 1})}},
+            _has("question", _NOT_BLANK),
+        ]
+    },
     # Fields that are not in the metadata are texts.
     "FieldMatch": {
         "if": {"properties": {"field": {"pattern": f"^{_METADATA}"}}},
