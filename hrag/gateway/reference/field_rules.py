@@ -111,7 +111,8 @@ _OF_FIELD: dict[str, Rules] = {
     "GetPageImageRequest.page": {"minimum": 1},
     "GetPageImageRequest.dpi": {
         "maximum": MAX_DPI,
-        "anyOf": [{"const": 0}, {"minimum": MIN_DPI}],
+        "if": {"minimum": 1},
+        "then": {"minimum": MIN_DPI},
     },
     "GetPageImageRequest.spans": {"maxItems": MAX_PAGE_SPANS},
     "Vector.values": {**_SOME, "contains": {"not": {"const": 0}}},
@@ -192,8 +193,8 @@ def search_rules(
     }
 
 
-# Rules about several fields. Their conditions are in `if`, `anyOf` and `dependentSchemas`, which
-# generators of clients ignore.
+# Rules about several fields. Their conditions are in `if`, `not` and `dependentSchemas`, which
+# generators of clients ignore; from `anyOf` beside properties they would make types.
 _TOGETHER: dict[str, Rules] = {
     "Document": {
         "if": {"required": ["text"]},
@@ -206,10 +207,8 @@ _TOGETHER: dict[str, Rules] = {
     },
     "SearchRequest": search_rules(),
     "AnswerRequest": {
-        "anyOf": [
-            {"properties": {"search": _has("text", {"minLength": 1})}},
-            _has("question", _NOT_BLANK),
-        ]
+        "if": {"properties": {"search": _has("text", {"minLength": 1})}},
+        "else": _has("question", _NOT_BLANK),
     },
     # Fields that are not in the metadata are texts.
     "FieldMatch": {
@@ -235,10 +234,9 @@ _TOGETHER: dict[str, Rules] = {
         "not": {
             "anyOf": [{"required": ["atLeast", "above"]}, {"required": ["atMost", "below"]}],
         },
-        "anyOf": [  # The bounds have one type.
-            {"properties": {name: {"required": [kind]} for name in _BOUNDS}}
-            for kind in ("number", "timestamp")
-        ],
+        # If one bound is a number, all are.
+        "if": {"anyOf": [_has(bound, {"required": ["number"]}) for bound in _BOUNDS]},
+        "then": {"properties": {bound: {"required": ["number"]} for bound in _BOUNDS}},
     },
 }
 
