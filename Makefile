@@ -171,9 +171,10 @@ test-models: setup
 	$(BIN)/python -m pytest -m models
 
 # Tests clients of other projects. It needs Node.js 20 or newer. On first use, it installs the packages
-# of docs/examples/node in that folder, a generator of clients from PyPI into .venv-clients and, on
-# Debian as root, what the examples in Go and Java need.
-test-clients: setup
+# of docs/examples/node in that folder, a generator of clients from PyPI into .venv-clients, Playwright
+# from PyPI and, on Debian as root, Chromium and what the examples in Go and Java need.
+test-clients: $(VENV)/.browser
+	tests/browser/prepare
 	tests/clients/prepare
 	$(BIN)/python -m pytest -m clients
 

@@ -28,6 +28,7 @@ from hrag.gateway.reference.rest_paths import (
     HIERARCHY,
     HIERARCHY_PARAMETERS,
     MODE_PREFIX,
+    RENAMED,
     RETRIEVAL_MODES,
     RETRIEVE,
     RETRIEVE_PARAMETERS,
@@ -44,8 +45,7 @@ _SEARCH = method_named("Search")
 _GET_HIERARCHY = method_named("GetHierarchy")
 _GET_SERVER_INFO = method_named("GetServerInfo")
 _FLAGS = {"true": True, "false": False}
-# The names in a body of RETRIEVE that differ from the names of a SearchRequest.
-_RENAMED = {"query": "text", "retrieval_mode": "mode"}
+_RENAMED = {name: field for field, name in RENAMED.items()}
 # These fields of a SearchRequest are parameters of the address, or have the names above.
 _NOT_IN_BODY = ("tenant_id", "tenantId", "collection", *_RENAMED.values())
 
@@ -117,7 +117,7 @@ def search_request(place: Mapping[str, str], raw: bytes) -> pb.SearchRequest:
         raise InvalidArgument(f"{json_reader.BODY} must be an object", field=json_reader.BODY)
     for name in _NOT_IN_BODY:
         if name in body:
-            other = {field: other for other, field in _RENAMED.items()}.get(name)
+            other = RENAMED.get(name)
             advice = f"name it {other}" if other else "send it as a parameter of the address"
             raise InvalidArgument(f"{name} is not a field of this body; {advice}", field=name)
     values = {_RENAMED.get(name, name): value for name, value in body.items()}

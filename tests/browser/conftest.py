@@ -1,12 +1,10 @@
 """Fixtures that open the explorer in Chromium, with a real gateway and real services.
 
 `opened` fails a test whose page writes an error to the console or sends a request to another host.
-Playwright is imported inside functions, so that pytest can collect the tests without Playwright.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ import pytest
 
 from tests.browser import site
 from tests.browser.explorer import TIMEOUT_MS, Explorer
+from tests.support.chromium import running_chromium
 from tests.support.servers.gateways import Gateway, gateway_to
 from tests.support.servers.openai_server import OpenAIServer
 from tests.support.servers.processes import FAST, Running, running
@@ -23,18 +22,6 @@ from tests.support.until import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-CHROMIUM = "/usr/bin/chromium"
-_CHROMIUM_OPTIONS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @dataclass(frozen=True)
@@ -73,14 +60,8 @@ def _unsummarised(services: Running) -> int:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    if shutil.which(CHROMIUM) is None:
-        pytest.fail(f"these tests need {CHROMIUM}; `make test-browser` installs it")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_CHROMIUM_OPTIONS))
+    with running_chromium() as started:
         yield started
-        started.close()
 
 
 Open = Callable[..., Explorer]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import hrag
 from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.server.auth import Role
 from tests.support.servers.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
@@ -22,7 +23,11 @@ from tests.support.servers.pki import Authority
 from tests.support.servers.processes import FAST, START_S
 from tests.support.servers.stores import check_store
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "node"
+_EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+EXAMPLES = _EXAMPLES / "node"
+# Every example prints a line that ends with this.
+FOUND = " pets#2.0 Cats sleep. Dogs bark."
+_PROTOS = str(Path(hrag.__file__).parents[1])
 # The chat endpoint answers this question slowly.
 SLOW = "a question that takes its time"
 QUESTION = "what do dogs do?"
@@ -97,6 +102,39 @@ def node(*arguments: str | Path, settings: Mapping[str, str] | None = None) -> s
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run(folder: Path, *command: str, settings: Mapping[str, str] | None = None) -> str:
+    """Runs a command in the folder of an example, and returns its output."""
+    if shutil.which(command[0]) is None and not (folder / command[0]).exists():
+        pytest.fail(f"this test needs `{command[0]}`; tests/clients/prepare installs it on Debian")
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "HRAG_PROTOS": _PROTOS, **(settings or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def copied(name: str, folder: Path) -> Path:
+    """Copies an example into a folder, without anything that was generated."""
+    generated = shutil.ignore_patterns("build", "gen", "node_modules", "package-lock.json")
+    return shutil.copytree(_EXAMPLES / name, folder / name, ignore=generated)
+
+
+@pytest.fixture(scope="session")
+def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example in TypeScript, which is type-checked and built."""
+    folder = copied("typescript", tmp_path_factory.mktemp("examples"))
+    run(folder, "npm", "install", "--no-audit", "--no-fund")
+    for script in ("generate", "check", "build"):
+        run(folder, "npm", "run", "--silent", script)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ is refused by the schema and by the service, the second one by neither.
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import jsonschema
 import pytest
@@ -30,6 +31,19 @@ _MARKDOWN = {"field": "format", "values": [{"text": "md"}, {"text": "text/markdo
 _RANGE = {"range": {"field": "metadata.year", "atLeast": {"number": 2026}}}
 _FILTER = {"allOf": {"filters": [_MATCH, _RANGE, {"exists": {"field": "title"}}]}}
 _SEARCH = {**_PLACE, "text": "dogs"}
+_TIME = "2026-11-27T10:00:00Z"
+_VECTOR = {"values": [1.0] * 3}
+_FUSION = "FUSION_METHOD_CONVEX"
+
+
+def _matching(*values: dict[str, Any]) -> dict[str, Any]:
+    return {"match": {"field": "title", "values": list(values)}}
+
+
+def _between(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    return {"range": {"field": "metadata.a", "atLeast": lower, "atMost": upper}}
+
+
 _TURN = {"role": "TURN_ROLE_USER", "text": "Who barks?"}
 # Requests that meet all rules. A method may have several, because some options exclude each other.
 _VALID: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -93,8 +107,8 @@ _VALID: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 # At its limit, a request with these fields is refused for another reason: the sizes of levels must
 # increase, a collection has fewer levels than the highest number, a JSON document has fewer values,
-# and a setting allows fewer tokens.
-_NO_LIMIT = ("levelSizes", "returnLevel", "embeddingLevel", "pages", "maxTokens")
+# a setting allows fewer tokens, and a vector has the length of the collection's vectors.
+_NO_LIMIT = ("levelSizes", "returnLevel", "embeddingLevel", "pages", "maxTokens", "vector")
 # A request with more items than this takes seconds.
 _MOST_ITEMS = 10_000
 
@@ -103,7 +117,10 @@ Case = tuple[str, Any, Any]
 
 def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
     name = schema.get("$ref", "").rpartition("/")[2]
-    return {**_SCHEMAS[name], **schema} if name else schema
+    if not name:
+        return schema
+    named = _SCHEMAS[name]
+    return {**named, **schema, "properties": named.get("properties", {})}
 
 
 def _cases(schema: dict[str, Any], value: Any) -> Iterator[Case]:
@@ -115,18 +132,23 @@ def _cases(schema: dict[str, Any], value: Any) -> Iterator[Case]:
         yield from _array_cases(schema, value)
     elif isinstance(value, str):
         if pattern := schema.get("pattern"):
-            yield f"pattern {pattern[:20]}", " " if pattern == r"\S" else "!", None
+            yield f"pattern {pattern[:20]}", " " if pattern.endswith(r"\S") else "!", None
         if longest := schema.get("maxLength"):
             yield "maxLength", "a" * (longest + 1), "a" * longest
     elif "maximum" in schema and not isinstance(value, bool):
         step = 0.5 if schema["type"] == "number" else 1
-        yield "maximum", schema["maximum"] + step, schema["maximum"]
-    if "minimum" in schema:
-        yield "minimum", schema["minimum"] - 1, schema["minimum"]
+        yield "maximum", _beyond(schema["maximum"], step), schema["maximum"]
+    if "minimum" in schema and "exclusiveMinimum" not in schema:
+        yield "minimum", _beyond(schema["minimum"], -1), schema["minimum"]
     if "exclusiveMinimum" in schema:
         yield "exclusiveMinimum", schema["exclusiveMinimum"], None
     if "not" in schema and "const" in schema["not"]:
         yield "not", schema["not"]["const"], None
+
+
+def _beyond(limit: float, step: float) -> float:
+    """Returns a number beyond a limit; adding a step does not change a very large number."""
+    return limit + step if limit + step != limit else 2 * limit
 
 
 def _object_cases(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[Case]:
@@ -275,6 +297,32 @@ def test_an_empty_request_is_refused_by_both_or_by_neither(gateway: Gateway, met
                 },
             },
         ),
+        ("IngestDocument", {**_PLACE, "document": {"content": "0"}}),
+        ("IngestDocument", {**_PLACE, "document": {"pages": {"pages": [{}]}}}),
+        ("IngestDocument", {**_PLACE, "document": {"pages": {"pages": [{"text": " "}]}}}),
+        ("IngestDocument", {**_PLACE, "document": {"content": "=="}}),
+        ("IngestDocument", {**_PLACE, "document": {"content": "a b"}}),
+        ("CreateCollection", {**_NAMED, "settings": {"nonsense": 1}}),
+        ("CreateCollection", {**_NAMED, "settings": {"analyzer": "klingon"}}),
+        ("UpdateMetadata", {**_OF_DOCUMENT, "replace": True, "removeKeys": ["a"]}),
+        ("GetPageImage", {**_OF_DOCUMENT, "page": 1, "dpi": 20}),
+        ("GetPageImage", {**_OF_DOCUMENT, "page": 1, "spans": [{"nonsense": 1}]}),
+        ("GetOriginal", {**_OF_DOCUMENT, "start": "9" * 21}),
+        ("CountDocuments", {**_PLACE, "filter": _matching({"flag": True})}),
+        ("CountDocuments", {**_PLACE, "filter": _matching({"text": "a"}, {"number": 1})}),
+        ("CountDocuments", {**_PLACE, "filter": _between({"number": 1}, {"timestamp": _TIME})}),
+        ("Search", {**_SEARCH, "mergeRatio": 0.5}),
+        ("Search", {**_SEARCH, "mode": "SEARCH_MODE_CONTEXT", "mergeRatio": 0.5}),
+        ("Search", {**_SEARCH, "windowSentences": 1}),
+        ("Search", {**_SEARCH, "topSections": 1}),
+        ("Search", {**_SEARCH, "summaryScope": "SUMMARY_SCOPE_SECTIONS"}),
+        ("Search", {**_SEARCH, "retrieval": "RETRIEVAL_DENSE", "lexicalWeight": 0.5}),
+        ("Search", {**_SEARCH, "retrieval": "RETRIEVAL_LEXICAL", "fusion": _FUSION}),
+        ("Search", {**_PLACE, "vector": _VECTOR, "lexicalWeight": 0.5}),
+        ("Search", {**_PLACE, "vector": _VECTOR, "retrieval": "RETRIEVAL_HYBRID"}),
+        ("Search", {**_PLACE, "vector": _VECTOR, "text": " "}),
+        ("Search", {**_PLACE, "vector": {"values": [0.0] * 64}}),
+        ("Answer", {"search": {**_PLACE, "vector": _VECTOR}}),
     ],
 )
 def test_rules_about_several_fields_hold_in_both(
@@ -282,3 +330,50 @@ def test_rules_about_several_fields_hold_in_both(
 ) -> None:
     assert not _is_allowed(method, request_)
     assert _refusal(gateway, method, request_)
+
+
+# The examples of these operations come first, and those that delete come last.
+_FIRST = ("CreateCollection", "IngestDocument", "IngestDocuments")
+_LAST = ("DeleteAlias", "DeleteDocument", "DeleteDocuments", "DeleteCollection")
+
+
+def _operations() -> list[tuple[str, str, dict[str, Any]]]:
+    """Returns path, HTTP method and operation, in the order in which the examples work."""
+    order = {name: at for at, name in enumerate((*_FIRST, "", *_LAST))}
+    operations = [
+        (path, verb.upper(), operation)
+        for path, methods in _DOCUMENT["paths"].items()
+        for verb, operation in methods.items()
+    ]
+    return sorted(operations, key=lambda each: order.get(each[2]["operationId"], len(_FIRST)))
+
+
+def _address(path: str, operation: dict[str, Any]) -> str:
+    """Returns the address of an example, with its parameters."""
+    given = [each for each in operation["parameters"] if "example" in each]
+    values = {each["name"]: each["example"] for each in given}
+    query = urlencode({each["name"]: each["example"] for each in given if each["in"] == "query"})
+    escaped = {name: quote(value, safe="") for name, value in values.items()}
+    return path.format_map(escaped) + (f"?{query}" if query else "")
+
+
+def test_every_example_works(gateway: Gateway) -> None:
+    """Sent in order, all examples of the document are valid and have the effect that they show."""
+    replies = {}
+    for path, verb, operation in _operations():
+        contents = operation.get("requestBody", {}).get("content", {"": {}})
+        ((media_type, content),) = contents.items()
+        example = content.get("example", "")
+        if isinstance(example, dict):
+            schema = {**content["schema"], "components": _DOCUMENT["components"]}
+            jsonschema.Draft202012Validator(schema).validate(example)
+        body = example.encode() if isinstance(example, str) else json.dumps(example).encode()
+        headers = {"content-type": media_type} if media_type else {}
+        reply = gateway.send(verb, _address(path, operation), body, headers)
+        assert reply.status == 200, (operation["operationId"], reply.body)
+        replies[operation["operationId"]] = reply
+    outcomes = [json.loads(line) for line in replies["IngestDocuments"].body.splitlines()]
+    assert ["result" in outcome for outcome in outcomes] == [True, True]
+    assert replies["CountDocuments"].json["documentCount"] == "1"
+    assert replies["GetPageImage"].json["boxes"]
+    assert replies["BatchSearch"].json["outcomes"][1]["response"]["passages"]

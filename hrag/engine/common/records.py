@@ -19,6 +19,7 @@ from hrag.passages.outline import Outline
 from hrag.values import canonical_json
 from hrag.values.collections import CollectionSettings, SummaryUnit, TreeSettings
 from hrag.values.documents import DocumentInfo, Original
+from hrag.values.errors import InvalidArgument
 from hrag.values.quotas import NO_LIMITS, Quota, TenantUsage
 from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
@@ -77,10 +78,19 @@ class CollectionRecord:
     def from_bytes(cls, value: Buffer) -> "CollectionRecord":
         """Decodes the output of `to_bytes`.
 
-        Raises ValueError, KeyError or TypeError if `value` is not an encoded CollectionRecord.
+        Raises InvalidArgument if a newer version of hrag has written a field that this version does
+        not know, and ValueError, KeyError or TypeError if `value` is not an encoded
+        CollectionRecord.
         """
         fields = decoded(value)
         settings = fields["settings"]
+        unknown = {*settings, *fields} - {*CollectionSettings.__slots__, *cls.__slots__}
+        if unknown:
+            raise InvalidArgument(
+                f"the collection {fields['name']!r} of the tenant {fields['tenant_id']!r} has "
+                f"{', '.join(sorted(unknown))}, which a newer version of hrag has written; use "
+                "that version"
+            )
         tree = settings.pop("tree")
         tree["level_sizes"] = tuple(tree["level_sizes"])
         settings["summaries"] = SummaryUnit(settings["summaries"])

@@ -1,18 +1,11 @@
-// Shows the OpenAPI document: each method with its comment, and each message with its fields.
+// Shows the OpenAPI document: each method with its comment and a form that sends it, and each message
+// with its fields.
+
+import { element, paragraphs } from "./elements.js";
+import { bodyOf } from "./request.js";
+import { tryForm } from "./try_form.js";
 
 const nameOf = (reference) => reference.split("/").at(-1);
-
-/** Returns a new element with children; strings become text, never HTML. */
-function element(tag, properties, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
-
-/** Returns the nodes of a text; its parts between backticks become code. */
-function prose(text) {
-  return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
-}
 
 function typeName(schema) {
   if (schema.$ref) return [link(nameOf(schema.$ref))];
@@ -24,16 +17,21 @@ function link(name) {
   return element("a", { href: `#${name}` }, element("code", {}, name));
 }
 
-function methodSection({ path, verb, operation: { operationId, description, parameters, requestBody, responses } }) {
+function methodSection(target) {
+  const { path, verb, operation } = target;
+  const { operationId, description, parameters, requestBody, responses } = operation;
   const fields = parameters.filter((parameter) => parameter.in !== "header");
   const request = requestBody ? [element("p", {}, "Request: ", ...contentOf(requestBody.content))] : [];
-  return element("section", { id: operationId },
+  return element(
+    "section",
+    { id: operationId },
     element("h3", {}, operationId),
-    element("p", {}, element("code", {}, `${verb.toUpperCase()} ${path}`)),
-    element("p", { className: "comment" }, ...prose(description)),
+    element("p", { className: "path" }, element("code", {}, `${verb.toUpperCase()} ${path}`)),
+    ...paragraphs(description),
     ...request,
     element("p", {}, "Response: ", ...contentOf(responses[200].content)),
-    element("dl", {}, ...fields.flatMap((parameter) => entry(parameter.name, parameter.schema, parameter.description))),
+    ...fieldList(fields.map(({ name, schema, description: text }) => entry(name, schema, text))),
+    tryForm(target),
   );
 }
 
@@ -41,8 +39,12 @@ function methodSection({ path, verb, operation: { operationId, description, para
 function entry(name, schema, description = "") {
   return [
     element("dt", {}, element("code", {}, name), ": ", ...typeName(schema)),
-    element("dd", {}, ...prose(description)),
+    element("dd", {}, ...paragraphs(description)),
   ];
+}
+
+function fieldList(entries) {
+  return entries.length ? [element("dl", {}, ...entries.flat())] : [];
 }
 
 function contentOf(content) {
@@ -52,11 +54,13 @@ function contentOf(content) {
 }
 
 function schemaSection(name, { description = "", properties = {} }) {
-  const fields = Object.entries(properties).flatMap(([field, schema]) => entry(field, schema, schema.description));
-  return element("section", { id: name },
+  const entries = Object.entries(properties);
+  return element(
+    "section",
+    { id: name },
     element("h3", {}, element("code", {}, name)),
-    element("p", { className: "comment" }, ...prose(description)),
-    element("dl", {}, ...fields),
+    ...paragraphs(description),
+    ...fieldList(entries.map(([field, schema]) => entry(field, schema, schema.description))),
   );
 }
 
@@ -71,20 +75,33 @@ function grouped(paths) {
   return groups;
 }
 
+/** Returns the tenant of the examples. */
+function exampleTenant(paths) {
+  const bodies = Object.values(paths).map(({ post }) => post && bodyOf(post)?.example?.tenantId);
+  return bodies.find(Boolean) ?? "";
+}
+
 const reference = document.getElementById("reference");
+const contents = document.getElementById("contents");
+
+function addGroup(title, sections) {
+  const entries = sections.map(({ id }) => element("li", {}, link(id)));
+  contents.append(element("h2", {}, title), element("ul", {}, ...entries));
+  reference.append(element("h2", {}, title), ...sections);
+}
+
 try {
   const response = await fetch("openapi.json");
   const { paths, components } = await response.json();
-  for (const [tag, operations] of grouped(paths)) {
-    reference.append(element("h2", {}, `Methods of ${tag}`));
-    const entries = operations.map(({ operation }) => element("li", {}, link(operation.operationId)));
-    document.getElementById("contents").append(element("h2", {}, tag), element("ul", {}, ...entries));
-    reference.append(...operations.map(methodSection));
-  }
-  reference.append(element("h2", {}, "Messages"));
-  for (const [name, schema] of Object.entries(components.schemas)) reference.append(schemaSection(name, schema));
+  document.getElementById("tenant").value = exampleTenant(paths);
+  for (const [tag, targets] of grouped(paths)) addGroup(tag, targets.map(methodSection));
+  const schemas = Object.entries(components.schemas);
+  addGroup("Messages", schemas.map(([name, schema]) => schemaSection(name, schema)));
 } catch (error) {
   reference.append(element("p", { role: "alert" }, `The document cannot be shown: ${error.message}`));
 } finally {
   reference.removeAttribute("aria-busy");
 }
+contents.open = matchMedia("(min-width: 60rem)").matches;
+// The section that the address names exists only now.
+document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();

@@ -55,7 +55,7 @@ _TIMESTAMP = re.compile(
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 # The largest number that a 32-bit float field accepts: the shortest decimal number that rounds to
 # the largest 32-bit float. The decimal number is slightly larger than this float.
-_MAX_FLOAT = 3.4028235e38
+MAX_FLOAT = 3.4028235e38
 _MAX_DOUBLE = 1.7976931348623157e308
 
 
@@ -295,7 +295,7 @@ def _whole(kind: int) -> _Read:
 
 
 def _real(kind: int) -> _Read:
-    bits, largest = (32, _MAX_FLOAT) if kind == _KIND.TYPE_FLOAT else (64, _MAX_DOUBLE)
+    bits, largest = (32, MAX_FLOAT) if kind == _KIND.TYPE_FLOAT else (64, _MAX_DOUBLE)
 
     def read(value: Any, path: str) -> float:
         if type(value) is str and value in _NOT_FINITE:

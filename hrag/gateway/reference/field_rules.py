@@ -6,10 +6,13 @@ bytes: no shorter text is refused, and the service still refuses a text with too
 that depend on the mode of a search or on a collection are in the comments alone.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 
+from hrag.text.analysis.analyzer import LANGUAGES
+from hrag.v1 import retriever_pb2 as pb
 from hrag.values.document_limits import MAX_PAGES
 from hrag.values.filters import DOCUMENT_FIELDS, FORMAT_FIELDS, METADATA
 from hrag.values.ids import CHUNK_ID_PATTERN, DOCUMENT_ID_PATTERN, NAME_PATTERN
@@ -32,13 +35,14 @@ from hrag.values.limits import (
     MAX_WINDOW_SENTENCES,
     MIN_CHUNK_TOKENS,
 )
+from hrag.values.page_images import MAX_DPI, MAX_PAGE_SPANS, MIN_DPI
 
 Rules = dict[str, Any]
+CHUNK_ID: Rules = {"pattern": f"^{CHUNK_ID_PATTERN}$"}
 
 _NAME = {"pattern": f"^{NAME_PATTERN}$"}
 _OPTIONAL_NAME = {"pattern": f"^({NAME_PATTERN})?$"}
 _DOCUMENT_ID = {"pattern": f"^{DOCUMENT_ID_PATTERN}$"}
-_CHUNK_ID = {"pattern": f"^{CHUNK_ID_PATTERN}$"}
 _PAGE_SIZE = {"maximum": MAX_PAGE_SIZE}
 _LEVEL = {"maximum": MAX_LEVELS - 1}
 _SHARE = {"minimum": 0, "maximum": 1}
@@ -48,6 +52,7 @@ _METADATA = METADATA.replace(".", "[.]")
 _FIELD = {"pattern": f"^(({'|'.join(DOCUMENT_FIELDS)})$|{_METADATA})"}
 # Every document has a format, so there is no condition that it has one.
 _MAY_LACK = [name for name in DOCUMENT_FIELDS if name not in FORMAT_FIELDS]
+_BOUNDS = ("atLeast", "above", "atMost", "below")
 
 
 def _up_to(limit: int) -> Rules:
@@ -61,12 +66,14 @@ _OF_EVERY_REQUEST: dict[str, Rules] = {
     "name": _NAME,
     "alias": _NAME,
     "document_id": _DOCUMENT_ID,
-    "chunk_id": _CHUNK_ID,
+    "chunk_id": CHUNK_ID,
     "page_size": _PAGE_SIZE,
 }
 # The rules of other fields, and of fields whose rule differs from that of their name.
 _OF_FIELD: dict[str, Rules] = {
     "SetAliasRequest.collection": _NAME,
+    # The analyzer of a collection that exists also has a version.
+    "CreateCollectionRequest.settings": {"properties": {"analyzer": {"enum": list(LANGUAGES)}}},
     "CollectionSettings.level_sizes": {
         "maxItems": MAX_LEVELS,
         "items": {"minimum": MIN_CHUNK_TOKENS, "maximum": MAX_CHUNK_TOKENS},
@@ -78,15 +85,19 @@ _OF_FIELD: dict[str, Rules] = {
     "Document.title": {"maxLength": MAX_TITLE_BYTES},
     "Document.source": {"maxLength": MAX_SOURCE_BYTES},
     "Document.metadata": {"maxProperties": MAX_METADATA_VALUES},
-    "Pages.pages": {"minItems": 1, "maxItems": MAX_PAGES},
+    "Pages.pages": {
+        "minItems": 1,
+        "maxItems": MAX_PAGES,
+        "contains": {"required": ["text"], "properties": {"text": _NOT_BLANK}},
+    },
     "UpdateMetadataRequest.metadata": {"maxProperties": MAX_METADATA_VALUES},
     "UpdateMetadataRequest.remove_keys": {"maxItems": MAX_METADATA_VALUES},
     "UpdateMetadataRequest.source": {"maxLength": MAX_SOURCE_BYTES},
-    "SearchRequest.text": {"maxLength": MAX_QUERY_BYTES},
+    "SearchRequest.text": {"maxLength": MAX_QUERY_BYTES, "pattern": r"^$|\S"},
     "SearchRequest.limit": _up_to(MAX_LIMIT),
     "SearchRequest.candidates": _up_to(MAX_CANDIDATES),
     "SearchRequest.return_level": _LEVEL,
-    "SearchRequest.merge_ratio": {"exclusiveMinimum": 0, "maximum": 1},
+    "SearchRequest.merge_ratio": {"minimum": 0, "exclusiveMinimum": 0, "maximum": 1},
     "SearchRequest.window_sentences": {"minimum": 0, "maximum": MAX_WINDOW_SENTENCES},
     "SearchRequest.top_sections": _up_to(MAX_TOP_SECTIONS),
     "SearchRequest.lexical_weight": _SHARE,
@@ -99,7 +110,14 @@ _OF_FIELD: dict[str, Rules] = {
     "ConversationTurn.role": {"not": {"const": "TURN_ROLE_UNSPECIFIED"}},
     "ConversationTurn.text": _NOT_BLANK,
     "GetHierarchyRequest.depth": {"maximum": MAX_LEVELS},
-    "Vector.values": _SOME,
+    "GetPageImageRequest.page": {"minimum": 1},
+    "GetPageImageRequest.dpi": {
+        "maximum": MAX_DPI,
+        "if": {"minimum": 1},
+        "then": {"minimum": MIN_DPI},
+    },
+    "GetPageImageRequest.spans": {"maxItems": MAX_PAGE_SPANS},
+    "Vector.values": {**_SOME, "contains": {"not": {"const": 0}}},
     "FilterList.filters": _SOME,
     "FieldMatch.field": _FIELD,
     "FieldMatch.values": _SOME,
@@ -114,6 +132,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "DeleteDocumentsRequest": ("filter",),
     "BatchSearchRequest": ("searches",),
     "AnswerRequest": ("search",),
+    "GetPageImageRequest": ("page",),
     "ConversationTurn": ("role", "text"),
     "Vector": ("values",),
     "Pages": ("pages",),
@@ -129,19 +148,75 @@ def _without(*names: str) -> Rules:
     return {"not": {"anyOf": [{"required": [name]} for name in names]}}
 
 
-_SENT = {"required": ["text"], "properties": {"text": _NOT_BLANK}}
-# Rules about several fields. Their conditions are in `if`, which generators of clients ignore.
+def _has(name: str, schema: Rules) -> Rules:
+    """Returns a schema: an object has a field, and its value has a schema."""
+    return {"required": [name], "properties": {name: schema}}
+
+
+def _json_name(name: str) -> str:
+    return str(pb.SearchRequest.DESCRIPTOR.fields_by_name[name].json_name)
+
+
+def search_rules(
+    names: Callable[[str], str] = _json_name, mode: Callable[[str], str] = "SEARCH_MODE_{}".format
+) -> Rules:
+    """Returns the rules about several fields of a search.
+
+    `names` returns the name of a field in the JSON of the search, and `mode` that of a mode. The
+    rule of `keep_overlap` is in its comment alone: with one more condition, the number of cases is
+    more than generators of requests can handle.
+    """
+
+    def in_mode(name: str) -> Rules:
+        return _has(names("mode"), {"const": mode(name)})
+
+    def retrieved(*retrievals: str) -> Rules:
+        values = [f"RETRIEVAL_{retrieval}" for retrieval in ("UNSPECIFIED", *retrievals)]
+        return {"properties": {names("retrieval"): {"enum": values}}}
+
+    def unset_or(name: str, rule: Rules) -> Rules:
+        """An enum with the value UNSPECIFIED is not set."""
+        return {"anyOf": [{"properties": {names(name): {"pattern": "_UNSPECIFIED$"}}}, rule]}
+
+    text = _has(names("text"), {"minLength": 1})
+    hybrid = {"allOf": [text, retrieved("HYBRID")]}
+    return {
+        "if": {"not": {"required": [names("vector")]}},
+        "then": _has(names("text"), _NOT_BLANK),
+        "dependentSchemas": {
+            names("retrieval"): {"anyOf": [text, retrieved("DENSE")]},
+            names("fusion"): unset_or("fusion", hybrid),
+            names("lexical_weight"): hybrid,
+            names("merge_ratio"): in_mode("AUTO_MERGE"),
+            names("window_sentences"): in_mode("SENTENCE_WINDOW"),
+            names("top_sections"): in_mode("SUMMARY_FIRST"),
+            names("summary_scope"): unset_or("summary_scope", in_mode("SUMMARY_FIRST")),
+        },
+    }
+
+
+# Rules about several fields. Their conditions are in `if`, `not` and `dependentSchemas`, which
+# generators of clients ignore; from `anyOf` beside properties they would make types.
 _TOGETHER: dict[str, Rules] = {
     "Document": {
         "if": {"required": ["text"]},
         "then": {**_without("content", "pages"), "properties": {"text": _NOT_BLANK}},
         "else": {
             "if": {"required": ["content"]},
-            "then": {**_without("pages"), "properties": {"content": {"minLength": 1}}},
+            "then": {**_without("pages"), "properties": {"content": {"pattern": "^[^=]"}}},
             "else": {"required": ["pages"]},
         },
     },
-    "SearchRequest": {"if": {"not": {"required": ["vector"]}}, "then": _SENT},
+    "SearchRequest": search_rules(),
+    "AnswerRequest": {
+        "if": {"properties": {"search": _has("text", {"minLength": 1})}},
+        "else": _has("question", _NOT_BLANK),
+    },
+    # Fields that are not in the metadata are texts.
+    "FieldMatch": {
+        "if": {"properties": {"field": {"pattern": f"^{_METADATA}"}}},
+        "else": {"properties": {"values": {"items": {"required": ["text"]}}}},
+    },
     "UpdateMetadataRequest": {
         "if": {
             "not": {
@@ -154,12 +229,16 @@ _TOGETHER: dict[str, Rules] = {
             }
         },
         "then": {"required": ["metadata"], "properties": {"metadata": {"minProperties": 1}}},
+        "not": {"allOf": [_has("replace", {"const": True}), _has("removeKeys", _SOME)]},
     },
     "FieldRange": {
         "minProperties": 2,  # The field and a bound.
         "not": {
             "anyOf": [{"required": ["atLeast", "above"]}, {"required": ["atMost", "below"]}],
         },
+        # If one bound is a number, all are.
+        "if": {"anyOf": [_has(bound, {"required": ["number"]}) for bound in _BOUNDS]},
+        "then": {"properties": {bound: {"required": ["number"]} for bound in _BOUNDS}},
     },
 }
 

@@ -9,6 +9,8 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from hrag.gateway.calls.ingest_call import BYTES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
+from hrag.gateway.protojson.json_reader import MAX_FLOAT
+from hrag.gateway.reference.examples import add_examples
 from hrag.gateway.reference.field_rules import field_rules, message_rules
 from hrag.gateway.reference.original_path import ORIGINAL, original_operation
 from hrag.gateway.reference.rest_paths import rest_operations, rest_schemas
@@ -18,16 +20,27 @@ from hrag.v1 import retriever_pb2 as pb
 Schema = dict[str, Any]
 
 _KIND = FieldDescriptor
-_WHOLE = {"type": "string", "pattern": "^-?[0-9]+$"}
+# A text in base64 of both alphabets, with or without its padding.
+_BASE64 = "^([A-Za-z0-9+/_-]{4})*([A-Za-z0-9+/_-]{2,3})?=*$"
+# No number of 64 bits in a request comes near to having more digits.
+_UNSIGNED = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 _SCALARS: dict[int, Schema] = {
     _KIND.TYPE_STRING: {"type": "string"},
-    _KIND.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
+    _KIND.TYPE_BYTES: {
+        "type": "string",
+        "contentEncoding": "base64",
+        "pattern": _BASE64,
+    },
     _KIND.TYPE_BOOL: {"type": "boolean"},
     _KIND.TYPE_INT32: {"type": "integer", "format": "int32"},
     _KIND.TYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1},
-    _KIND.TYPE_INT64: _WHOLE,
-    _KIND.TYPE_UINT64: {"type": "string", "pattern": "^[0-9]+$"},
-    _KIND.TYPE_FLOAT: {"type": "number", "format": "float"},
+    _KIND.TYPE_UINT64: _UNSIGNED,
+    _KIND.TYPE_FLOAT: {
+        "type": "number",
+        "format": "float",
+        "minimum": -MAX_FLOAT,
+        "maximum": MAX_FLOAT,
+    },
     _KIND.TYPE_DOUBLE: {"type": "number", "format": "double"},
 }
 _WELL_KNOWN: dict[str, Schema] = {
@@ -66,7 +79,7 @@ _TIMEOUT: Schema = {
     "name": "Connect-Timeout-Ms",
     "in": "header",
     "description": "Milliseconds after which the call ends with deadline_exceeded.",
-    "schema": {"type": "string", "pattern": "^[0-9]{1,10}$"},
+    "schema": {"type": "string", "pattern": "^0*[1-9][0-9]*$", "maxLength": 10},
 }
 
 
@@ -81,6 +94,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     search = schemas.search_properties()
     paths |= rest_operations(search, _TIMEOUT)
     paths[ORIGINAL] = {"get": original_operation(comments)}
+    add_examples(paths)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -111,6 +125,15 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
     }
 
 
+def operation_id(method: ServiceMethod) -> str:
+    """Returns the name of the request's message without "Request".
+
+    This is the method's name, except for a method that both services have: a message belongs to
+    one method, and an operation id is unique in a document.
+    """
+    return str(method.descriptor.input_type.name).removesuffix("Request")
+
+
 def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, str]) -> Schema:
     comment = comments.get(f"{method.path[1:].replace('/', '.')}", "")
     service = method.descriptor.containing_service
@@ -126,7 +149,7 @@ def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, s
         reply_type = EVENTS
         response = _stream_schema("Each event is one field of a response", response)
     return {
-        "operationId": method.name,
+        "operationId": operation_id(method),
         "tags": [service.name],
         "summary": comment.partition("\n")[0].partition(". ")[0].rstrip("."),
         "description": comment,
@@ -213,13 +236,25 @@ class _Schemas:
             schema = {"type": "array", "items": {**schema, **rules.pop("items", {})}}
         return {**schema, **rules, "description": self._description(field)}
 
-    def _type(self, field: FieldDescriptor) -> Schema:
+    def _type(self, field: Any) -> Schema:
         if field.message_type is not None:
             known = _WELL_KNOWN.get(field.message_type.full_name)
-            return known or self.reference(field.message_type)
+            return known or self._member(field.message_type, field.containing_type)
         if field.enum_type is not None:
             return self.reference(field.enum_type)
         return _SCALARS[field.type]
+
+    def _member(self, message: Descriptor, outer: Descriptor) -> Schema:
+        """Returns the reference to a message inside another one.
+
+        A message in a request has no unknown fields. Its schema says so itself, unless responses
+        have this message too.
+        """
+        reference = self.reference(message)
+        only_requests = self._requests - self._responses
+        if outer.full_name in only_requests and message.full_name not in only_requests:
+            return {**reference, "unevaluatedProperties": False}
+        return reference
 
     def _description(self, field: FieldDescriptor) -> str:
         comment = self._comments.get(field.full_name, "")

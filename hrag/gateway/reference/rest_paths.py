@@ -6,7 +6,9 @@ The module `rest` serves these paths. The fields of a search come from the .prot
 from typing import Any
 
 from hrag.gateway.http.reply import JSON
+from hrag.gateway.reference.field_rules import CHUNK_ID, search_rules
 from hrag.v1 import retriever_pb2 as pb
+from hrag.values.limits import MAX_LEVELS
 
 Schema = dict[str, Any]
 
@@ -24,6 +26,8 @@ RETRIEVAL_MODES = tuple(
     for name, number in pb.SearchMode.items()
     if number != pb.SEARCH_MODE_UNSPECIFIED
 )
+# The names in a body of RETRIEVE that differ from the names of a SearchRequest.
+RENAMED = {"text": "query", "mode": "retrieval_mode"}
 _TAG = "short paths"
 _ERROR = "EnvelopedError"
 
@@ -138,11 +142,21 @@ def rest_operations(search: dict[str, Schema], timeout: Schema) -> dict[str, Sch
         "in": "path",
         "required": True,
         "description": "The chunk id; its `#` is written `%23`.",
-        "schema": {"type": "string"},
+        "schema": {"type": "string", **CHUNK_ID},
     }
-    depth = _query("depth", "The number of levels of descendants: at most 8. 0 means 1.", "integer")
-    content = _query("include_content", "Whether the relatives have their content.", "boolean")
-    tenant = _query("tenant_id", "Has no effect: the status is the same for all tenants.", "string")
+    depth = _query(
+        "depth",
+        f"The number of levels of descendants: at most {MAX_LEVELS}. 0 means 1.",
+        {"type": "integer", "minimum": 0, "maximum": MAX_LEVELS},
+    )
+    content = _query(
+        "include_content", "Whether the relatives have their content.", {"type": "boolean"}
+    )
+    tenant = _query(
+        "tenant_id",
+        "Has no effect: the status is the same for all tenants.",
+        {"type": "string"},
+    )
     return {
         RETRIEVE: {
             "post": {
@@ -178,8 +192,8 @@ def _retrieve_request(search: dict[str, Schema]) -> Schema:
             "retrieval_mode": mode,
             **{name: schema for name, schema in search.items() if name not in separate_fields},
         },
-        "required": ["query"],
         "additionalProperties": False,
+        **search_rules(lambda name: RENAMED.get(name, name), str.lower),
     }
 
 
@@ -195,8 +209,8 @@ def _parameter(search: dict[str, Schema], name: str, *, required: bool = False) 
     }
 
 
-def _query(name: str, description: str, kind: str) -> Schema:
-    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
+def _query(name: str, description: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def _operation(name: str, method: str, reply: str, parameters: list[Schema]) -> Schema:

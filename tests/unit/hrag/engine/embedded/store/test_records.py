@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
+from hrag.engine.common.records import (
+    CollectionRecord,
+    DocumentRecord,
+    Usage,
+    decoded,
+    encoded,
+)
 from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentFile, SegmentRecord
+from hrag.errors import InvalidArgument
 from hrag.types import CollectionSettings, Original, Segment, TreeSettings
 from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
@@ -53,6 +60,15 @@ def test_a_decoded_collection_record_equals_the_original(return_level):
     assert CollectionRecord.from_bytes(memoryview(record.to_bytes())) == record
 
 
+@pytest.mark.parametrize("of_settings", [True, False])
+def test_a_record_of_a_newer_version_is_refused_with_the_names_of_its_fields(of_settings):
+    tree = TreeSettings((40, 90), 0.3, 1)
+    fields = decoded(CollectionRecord("t", "c", CollectionSettings(tree, "e", 7)).to_bytes())
+    (fields["settings"] if of_settings else fields)["keep_pictures"] = True
+    with pytest.raises(InvalidArgument, match=r"'c' of the tenant 't' has keep_pictures, .* newer"):
+        CollectionRecord.from_bytes(encoded(fields))
+
+
 def test_a_setting_and_an_original_are_encoded_only_if_they_exist():
     tree = TreeSettings((40, 90), 0.3, 1)
     plain = CollectionSettings(tree, "fake/x", 7)
@@ -61,8 +77,8 @@ def test_a_setting_and_an_original_are_encoded_only_if_they_exist():
         assert (b"keep_originals" in record.to_bytes()) is keeps
         assert CollectionRecord.from_bytes(record.to_bytes()) == record
     document = replace(DOCUMENT, original=Original(123, "ab" * 32))
-    for encoded in (document.to_bytes(), document.to_short_bytes()):
-        assert DocumentRecord.from_bytes(encoded) == document
+    for record_bytes in (document.to_bytes(), document.to_short_bytes()):
+        assert DocumentRecord.from_bytes(record_bytes) == document
     assert b'["text/markdown",123,"abab' in document.to_short_bytes()
     assert b',"text/markdown",' in DOCUMENT.to_short_bytes()
     assert (document.info().original_bytes, DOCUMENT.info().original_bytes) == (123, 0)
