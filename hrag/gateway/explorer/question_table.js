@@ -137,7 +137,8 @@ export class QuestionTable {
 
   /** The recall of the main system minus the recall of the baseline; null without gold. */
   #difference(question) {
-    const [ours, theirs] = [this.#main, this.#data.baseline].map((name) => recallOf(question, name));
+    const ours = recallOf(question, this.#main);
+    const theirs = recallOf(question, this.#data.baseline);
     return ours === null || theirs === null ? null : ours - theirs;
   }
 
@@ -262,7 +263,8 @@ export class QuestionTable {
   #detail(question) {
     const h = this.#h;
     const kinds = Object.entries(question.kinds).map(([trait, value]) => `${trait}: ${value}`);
-    const compared = Object.keys(question.verdicts).map((name) => this.#verdictPart(question, name));
+    const judged = Object.keys(question.verdicts);
+    const compared = judged.map((name) => this.#verdictPart(question, name));
     const systems = Object.keys(question.systems).map((name) => this.#system(question, name));
     return h(
       "div",

@@ -252,7 +252,7 @@ function explorerOf(report) {
   return { tenant: where?.text("tenant_id") ?? "", collections, searches };
 }
 
-/** Returns a system's options as fields of the page's address; others than the page's are dropped. */
+/** Returns a system's options as fields of the page's address; unknown options are dropped. */
 function searchFields(mode, options, budget) {
   const fields = { mode: mode.toUpperCase() };
   for (const [name, value] of Object.entries(options)) {

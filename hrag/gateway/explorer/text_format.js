@@ -1,8 +1,8 @@
 // Puts values into a text of the dictionary.
 
 /**
- * Returns `text` with `{name}` replaced by the value `name`; numbers are formatted for the language.
- * If `text` has plural forms, the value `n` determines the form.
+ * Returns `text` with `{name}` replaced by the value `name`. Numbers are formatted for the
+ * language. If `text` has plural forms, the value `n` determines the form.
  */
 export function formatText(text, values, language) {
   const form = typeof text === "string" ? text : (text[plural(values.n, language)] ?? text.other);
