@@ -68,6 +68,7 @@ from hrag.values.errors import (
     ServiceUnavailable,
 )
 from hrag.values.filters import METADATA, Match
+from hrag.values.ids import check_document_id
 from hrag.values.limits import DEFAULT_COLLECTION
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
@@ -274,9 +275,11 @@ def _find_inputs(
 ) -> FoundDocuments:
     """Returns the documents in the files and folders at `paths`.
 
-    Raises BadParameter if an option is not allowed with these paths, and Failure if they contain no
-    documents.
+    Raises InvalidArgument for an invalid document id, BadParameter if an option is not allowed with
+    these paths, and Failure if they contain no documents.
     """
+    if user_fields.document_id:
+        check_document_id(user_fields.document_id)
     if STANDARD_INPUT in paths:
         if len(paths) > 1 or globs or root is not None:
             raise typer.BadParameter("- must be the only PATH, without --glob and --prune")
