@@ -10,7 +10,7 @@ share a root, unless --root names them. If a folder could not be listed complete
 deleted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -285,9 +285,7 @@ def _find_inputs(
             raise typer.BadParameter("- must be the only PATH, without --glob and --prune")
         return FoundDocuments([standard_input(user_fields)])
     if root is not None:
-        for path in paths:
-            if not is_folder(path):
-                raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+        _require_folders(paths)
     if not any(is_folder(path) or archives.is_archive_name(str(path)) for path in paths):
         warn_of_unused("without a folder or an archive", {"--glob": bool(globs)})
     # A path that cannot be read is reported, and the others are stored.
@@ -309,6 +307,12 @@ def _find_inputs(
             param_hint=option,
         )
     return inputs
+
+
+def _require_folders(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if not is_folder(path):
+            raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
 
 
 @dataclass(frozen=True, slots=True)
