@@ -10,7 +10,7 @@ share a root, unless --root names them. If a folder could not be listed complete
 deleted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,6 +68,7 @@ from hrag.values.errors import (
     ServiceUnavailable,
 )
 from hrag.values.filters import METADATA, Match
+from hrag.values.ids import check_document_id
 from hrag.values.limits import DEFAULT_COLLECTION
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
@@ -274,17 +275,17 @@ def _find_inputs(
 ) -> FoundDocuments:
     """Returns the documents in the files and folders at `paths`.
 
-    Raises BadParameter if an option is not allowed with these paths, and Failure if they contain no
-    documents.
+    Raises InvalidArgument for an invalid document id, BadParameter if an option is not allowed with
+    these paths, and Failure if they contain no documents.
     """
+    if user_fields.document_id:
+        check_document_id(user_fields.document_id)
     if STANDARD_INPUT in paths:
         if len(paths) > 1 or globs or root is not None:
             raise typer.BadParameter("- must be the only PATH, without --glob and --prune")
         return FoundDocuments([standard_input(user_fields)])
     if root is not None:
-        for path in paths:
-            if not is_folder(path):
-                raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+        _require_folders(paths)
     if not any(is_folder(path) or archives.is_archive_name(str(path)) for path in paths):
         warn_of_unused("without a folder or an archive", {"--glob": bool(globs)})
     # A path that cannot be read is reported, and the others are stored.
@@ -306,6 +307,12 @@ def _find_inputs(
             param_hint=option,
         )
     return inputs
+
+
+def _require_folders(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if not is_folder(path):
+            raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
 
 
 @dataclass(frozen=True, slots=True)

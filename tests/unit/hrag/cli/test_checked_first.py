@@ -59,6 +59,7 @@ def run(*arguments: str, **variables: str) -> Any:
         ("eval q.jsonl --html none/r.html", "none/r.html: there is no folder none"),
         ("ingest none.md", "none.md: No such file or directory"),
         ("ingest none.md also/none", "none.md: No such file or directory"),
+        ("ingest a.md --id a/../b --create", "document_id is 'a/../b'"),
         ("export -o none/x.jsonl", "none/x.jsonl: there is no folder none"),
         ("original a.md -o none/a.md", "none/a.md: there is no folder none"),
         ("import none.jsonl", "none.jsonl: No such file or directory"),

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hrag.cli import comparison
 from hrag.cli.app import app
+from hrag.errors import InvalidArgument
 
 
 class Started(Exception):
@@ -86,3 +87,25 @@ def test_the_questions_are_not_documents(capsys: pytest.CaptureFixture[str]) -> 
 def test_without_a_mistake_the_services_start() -> None:
     done = run("a.md", "--questions", "q.jsonl")
     assert isinstance(done.exception, Started)
+
+
+def test_an_option_that_searches_refuse_ends_the_command_before_it_stores_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refusing:
+        """A client of services with an empty collection. It can store nothing."""
+
+        def create_collection(self, *_: str) -> None: ...
+
+        def search(self, *_: str, **options: object) -> None:
+            if options.get("merge_ratio"):
+                raise InvalidArgument("merge_ratio is 0.5; only AUTO_MERGE uses it")
+
+    @contextmanager
+    def services(*_: object) -> Iterator[Refusing]:
+        yield Refusing()
+
+    monkeypatch.setattr(comparison, "temporary_services", services)
+    done = run("a.md", "--questions", "q.jsonl", "--compare", "standard:merge_ratio=0.5")
+    assert done.exit_code == 2
+    assert done.stderr == "error: merge_ratio is 0.5; only AUTO_MERGE uses it\n"
