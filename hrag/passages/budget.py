@@ -125,7 +125,7 @@ def choose_drafts_within_limits(
     ReplyTooLarge as soon as the chosen drafts do not fit into `reply`.
     """
     passages = _ChosenPassages(limits)
-    left_tokens = limits.token_budget or sys.maxsize
+    left_tokens = limits.token_budget
     considered, left_out = 0, False
     for candidate in candidates:
         considered += 1
@@ -140,7 +140,7 @@ def choose_drafts_within_limits(
         if not touching and passages.is_full:
             left_out = True
             break
-        tokens = _new_tokens(draft, touching)
+        tokens = _new_tokens(draft, touching) if limits.token_budget else 0
         if tokens <= left_tokens:
             left_tokens -= tokens
             passages.add(draft)

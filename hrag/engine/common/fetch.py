@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any, Protocol
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
-from hrag.engine.common.labels import split_label
+from hrag.engine.common.labels import LEAF_BITS, split_label
 from hrag.engine.common.rounds import RoundOutcome, choose_drafts
 from hrag.engine.find import (
     Encoded,
@@ -196,17 +196,30 @@ class Fetch:
         records: list[ChunkRecord | None] = [None] * len(keys)
         groups_of: dict[int, list[int]] = {}
         for group, key in enumerate(keys):
-            groups_of.setdefault(split_label(key)[0], []).append(group)
+            groups_of.setdefault(key >> LEAF_BITS, []).append(group)
         if request.keep_overlap or len(groups_of) == len(keys):
             return records
         sharing = sorted(
-            chain.from_iterable(numbers for numbers in groups_of.values() if len(numbers) > 1)
+            chain.from_iterable(
+                numbers
+                for ordinal, numbers in groups_of.items()
+                if len(numbers) > 1 and self._touch(groups, ordinal, [keys[i] for i in numbers])
+            )
         )
+        if not sharing:
+            return records
         drafts = (self._draft(groups, keys[group], group) for group in sharing)
         chosen = choose_drafts(request, drafts, groups).drafts
         for draft in chosen:
             records[draft.groups[0]] = draft.record
         return records if len(chosen) == len(sharing) else None
+
+    def _touch(self, groups: AncestorGroups, ordinal: int, keys: Iterable[int]) -> bool:
+        """Returns True if the chunks of some groups of one document may share text.
+
+        A group is a chunk with its matched leaves; `keys` identify the groups.
+        """
+        return self.documents.tree_text(ordinal).tree.touch(map(groups.position, keys))
 
     def _encode_within_limit(
         self, encoders: Iterable[Callable[[int], bytes]], drafts: Iterable[PassageDraft]
