@@ -185,11 +185,14 @@ class AncestorGroups:
         keys: list[int] = self.groups.keys.tolist()
         return keys
 
-    def position(self, key: int) -> TreePosition:
-        """Returns the level and the index of the chunk that the key of a group identifies."""
-        if key in self.merged:
-            return self.merged[key].position
-        return self.ancestor_level, split_label(key)[1]
+    def chunk_of(self, key: int) -> tuple[int, TreePosition]:
+        """Returns the chunk that the key of a group identifies.
+
+        The result is the ordinal of the chunk's document, and the chunk's level and index.
+        """
+        ordinal, index = split_label(key)
+        merged = self.merged.get(key)
+        return ordinal, (self.ancestor_level, index) if merged is None else merged.position
 
     def score(self, group: int) -> float:
         """Returns the score of a group: a chunk with its matched leaves.

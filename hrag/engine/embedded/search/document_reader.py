@@ -206,6 +206,7 @@ class EmbeddedDocumentReader:
         metadata changed. `citations` is a cache that other readers may share.
         """
         self._txn = txn
+        self._contents = txn.contents
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
@@ -229,7 +230,7 @@ class EmbeddedDocumentReader:
         key = self._key("tree", ordinal)
         cached: tuple[float, Tree] | None = self._txn.cache.get(key)
         if cached is None or cached[0] <= self._now_s:
-            packed = self._txn.contents.tree(self._address(ordinal))
+            packed = self._contents.tree(self._address(ordinal))
             cached = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
             joined_bytes = 0 if packed.obj is None else len(packed)
             self._txn.cache.keep(key, cached, _STORED_BYTES + joined_bytes)
@@ -280,7 +281,7 @@ class EmbeddedDocumentReader:
             citation = stored.citation
             check = None
             if not citation.checks.text:
-                blocks = self._txn.contents.text_blocks_again(stored.text, citation.address)
+                blocks = self._contents.text_blocks_again(stored.text, citation.address)
                 check = blocks.check
             document = TreeText(citation.outline, stored.tree, stored.text.data, check)
             opened = self._opened[ordinal] = (stored, document)
@@ -305,14 +306,13 @@ class EmbeddedDocumentReader:
         citation = self._citations.get(
             ordinal, self._is_current, lambda: self._read_citation(ordinal)
         )
-        checks, address, txn = citation.checks, citation.address, self._txn
+        checks, address, contents = citation.checks, citation.address, self._contents
         checks.forget_old(self._now_s)
-        contents = txn.contents
         tree = contents.tree_again(address) if checks.tree else contents.tree(address)
         checks.tree = True
         text = contents.text_blocks(address, checks.blocks)
         document = _StoredDocument(citation, tree, Tree(tree), text)
-        txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
+        self._txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
         return document
 
     def _is_current(self, citation: CachedCitation) -> bool:

@@ -36,7 +36,8 @@ _TERMS = LexicalSource()
 class Ranker:
     """Ranks the rows of one view for one request.
 
-    `terms` are the terms of the query's text. `terms` is empty if the view has no lexical index.
+    `terms` are the terms of the query's text. `terms` is empty if the query has no text or the view
+    has no lexical index.
     `lexical` has the statistics of these terms, or is None if the request's retrieval is DENSE.
     """
 
@@ -45,7 +46,7 @@ class Ranker:
         self._request = request
         self.terms: tuple[QueryTerm, ...] = ()
         self.lexical: LexicalQuery | None = None
-        if view.settings.analyzer:
+        if request.text and view.settings.analyzer:
             analysis = analyzer(view.settings.analyzer)
             self.terms = analysis.query_terms(request.text, request.preferred)
         if request.retrieval is not Retrieval.LEXICAL:
