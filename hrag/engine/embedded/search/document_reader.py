@@ -227,7 +227,7 @@ class EmbeddedDocumentReader:
         document = self._read_earlier(ordinal)
         if document is not None:
             return document.tree
-        key = self._key("tree", ordinal)
+        key = ("tree", self._collection, ordinal)
         cached: tuple[float, Tree] | None = self._txn.cache.get(key)
         if cached is None or cached[0] <= self._now_s:
             packed = self._contents.tree(self._address(ordinal))
@@ -294,13 +294,11 @@ class EmbeddedDocumentReader:
         reader. Returns None if no such search has read the document, or if the last verification of
         the document was too long ago.
         """
-        stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
+        key = ("document", self._collection, ordinal)
+        stored: _StoredDocument | None = self._txn.cache.get(key)
         if stored is None or stored.citation.checks.until_s <= self._now_s:
             return None
         return stored
-
-    def _key(self, kind: str, ordinal: int) -> tuple[str, int, int]:
-        return kind, self._collection, ordinal
 
     def _read_stored(self, ordinal: int) -> "_StoredDocument":
         citation = self._citations.get(
@@ -312,7 +310,8 @@ class EmbeddedDocumentReader:
         checks.tree = True
         text = contents.text_blocks(address, checks.blocks)
         document = _StoredDocument(citation, tree, Tree(tree), text)
-        self._txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
+        key = ("document", self._collection, ordinal)
+        self._txn.cache.keep(key, document, document.size_bytes)
         return document
 
     def _is_current(self, citation: CachedCitation) -> bool:
