@@ -67,6 +67,7 @@ NAMES = (
     "_boundaries",
     "_cited",
     "_climb",
+    "_dense",
     "_forward",
     "_graph",
     "_json_scan",
@@ -89,6 +90,7 @@ SHARED = "hrag_fast._cyutility"
 FLAGS = {
     "hrag_fast._bert_encoder": ["-ffp-contract=off"],
     "hrag_fast._bm25": ["-ffp-contract=off", "-falign-functions=64", "-falign-loops=64"],
+    "hrag_fast._dense": ["-ffp-contract=off"],
     "hrag_fast._graph": ["-ffp-contract=off"],
     "hrag_fast._sentence_encoder": ["-ffp-contract=off"],
     SHARED: ["-O1"],

@@ -15,7 +15,7 @@ from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from benchmarks.sealed_store import sealed_store
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
+from hrag.engine.embedded.search.sources.vector_source import VectorSource
 from hrag.types import SearchMode
 from hrag.values.deadline import NEVER
 
@@ -78,9 +78,7 @@ def test_tail_scan(benchmark, leaves, tmp_path, report):
     vectors = corpus.fill(tmp_path, leaves, LEAVES_EACH, LONG_DIMENSION, SEED, sealed=False)
     (vector,) = corpus.queries_near(vectors, 1, SEED + 1)
     with corpus.view(tmp_path) as view:
-        candidates = benchmark(
-            VectorSource().candidates, VectorQuery(vector), EligibleRows(view), K
-        )
+        candidates = benchmark(VectorSource(view, vector).candidates, EligibleRows(view), K)
     assert set(candidates.rows) == set(np.argsort(vectors @ vector)[-K:])
     report.parameters(seed=SEED, leaves=len(vectors), dimension=LONG_DIMENSION)
     description = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"

@@ -1,7 +1,9 @@
 """The compiled functions on the hot path of every search and every ingest.
 
+* `DenseSearch` finds the nearest leaves of a collection, in its segments and in its tail, and
+  groups them by ancestor. It calls the other kernels in C.
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`). A
-  `GraphSearch` can continue where it stopped. `inner_products` scans vectors that are in no index.
+  `GraphSearch` can continue where it stopped. `SegmentVectors` also has the rows of each vector.
 * `Postings` finds leaves by BM25 in an inverted index. `postings_of` and `write_postings` build
   an inverted index. `forward_matches` finds the terms of a query in leaves that are in no inverted
   index. `hrag/text/bm25.py` has the formula.
@@ -50,8 +52,9 @@ try:
     from hrag_fast._characters import MAX_CLUSTER, Folding, inside_word
     from hrag_fast._cited import MAX_SECTIONS_TRIED, REACH, matched_sentence, merged_spans
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
+    from hrag_fast._dense import SEARCH_COST, DenseSearch, NearestRows, SegmentVectors
     from hrag_fast._forward import forward_matches
-    from hrag_fast._graph import Graph, GraphSearch, inner_products
+    from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._json_scan import json_size
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
@@ -84,9 +87,11 @@ __all__ = [
     "MAX_SENTENCE_CHARS",
     "MEAN",
     "REACH",
+    "SEARCH_COST",
     "SUM",
     "BertEncoder",
     "CitedDocument",
+    "DenseSearch",
     "Folding",
     "Graph",
     "GraphSearch",
@@ -95,9 +100,11 @@ __all__ = [
     "JsonSchema",
     "LeafTerms",
     "Matches",
+    "NearestRows",
     "PassageEncoder",
     "Postings",
     "Q4Matrix",
+    "SegmentVectors",
     "SentenceEncoder",
     "TermExtractor",
     "Token",
@@ -108,7 +115,6 @@ __all__ = [
     "climb",
     "fold",
     "forward_matches",
-    "inner_products",
     "inside_word",
     "json_size",
     "matched_sentence",

@@ -38,61 +38,12 @@ cdef object FLOAT32 = np.dtype(np.float32)
 cdef enum:
     LEAF_INDEX_BITS = 20
     SHORT_RUN = 8  # Up to this length, insertion sort is faster than merge sort.
-    # The GIL is kept for up to this many candidates. Grouping them takes about 15 us, so it delays
-    # nobody. A thread that releases the GIL may wait for another thread's whole switch interval,
-    # 5 ms, to get it back.
+    # `climb` keeps the GIL for up to this many candidates. Grouping them takes about 15 us, so it
+    # delays nobody. A thread that releases the GIL may wait for another thread's whole switch
+    # interval, 5 ms, to get it back.
     GIL_KEPT_UP_TO = 1000
 
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
-
-
-cdef struct Candidates:  # The arrays that `climb` was called with.
-    const uint32_t* rows
-    const float* scores
-    size_t count
-    const uint64_t* labels
-    const uint32_t* ancestors
-    const uint8_t* alive
-
-
-cdef struct Leaf:  # A candidate that is alive.
-    uint64_t label
-    uint64_t key
-    float score
-    uint32_t row
-    uint32_t group
-
-
-cdef struct Group:  # An ancestor and the aggregates of its children.
-    uint64_t key
-    double sum
-    float best
-    uint32_t count
-    uint32_t next  # The index in the output at which the group's next child is written.
-
-
-cdef struct Ranked:  # The sort key of a group or of a child.
-    float score
-    float best
-    uint64_t tie
-    uint32_t index
-
-
-# The arrays in one block of memory. Every array has space for at least one entry per candidate.
-cdef struct Work:
-    Leaf* leaves
-    Group* groups
-    Ranked* ranked
-    Ranked* scratch
-    uint64_t* keys  # This array and the next four arrays are the result.
-    float* scores
-    uint32_t* starts
-    uint32_t* children
-    float* child_scores
-    uint32_t* slots  # A hash table from a key to the index of its group + 1; 0 is a free slot.
-    int slot_bits
-    size_t group_count
-    size_t child_count
 
 
 def climb(
@@ -108,17 +59,7 @@ def climb(
     cdef size_t row_count = labels.shape[0]
     if <size_t>scores.shape[0] != count:
         raise ValueError(f"scores has {scores.shape[0]} entries; it must have {count}, as rows")
-    if <size_t>ancestors.shape[0] != row_count:
-        raise ValueError(
-            f"ancestors has {ancestors.shape[0]} entries; it must have {row_count}, as labels"
-        )
-    if <size_t>alive.shape[0] != row_count:
-        raise ValueError(f"alive has {alive.shape[0]} entries; it must have {row_count}, as labels")
-    if not AGGREGATE_MAX <= aggregation <= AGGREGATE_COUNT:
-        raise ValueError(
-            f"aggregation is {aggregation}; it must be {MAX} (MAX), {SUM} (SUM), "
-            f"{MEAN} (MEAN) or {COUNT} (COUNT)"
-        )
+    check_table(row_count, ancestors.shape[0], alive.shape[0], aggregation)
     cdef size_t outside = first_outside(&rows[0], count, row_count)
     if outside < count:
         raise IndexError(f"rows[{outside}] is {rows[outside]}; it must be below {row_count}")
@@ -131,6 +72,22 @@ def climb(
     candidates.ancestors = &ancestors[0]
     candidates.alive = &alive[0]
     return run(&candidates, aggregation)
+
+
+cdef int check_table(
+    size_t labels, size_t ancestors, size_t alive, int aggregation
+) except -1:
+    """Raises ValueError if columns of the table differ in length, or for no known aggregation."""
+    if ancestors != labels:
+        raise ValueError(f"ancestors has {ancestors} entries; it must have {labels}, as labels")
+    if alive != labels:
+        raise ValueError(f"alive has {alive} entries; it must have {labels}, as labels")
+    if not AGGREGATE_MAX <= aggregation <= AGGREGATE_COUNT:
+        raise ValueError(
+            f"aggregation is {aggregation}; it must be {MAX} (MAX), {SUM} (SUM), "
+            f"{MEAN} (MEAN) or {COUNT} (COUNT)"
+        )
+    return 0
 
 
 cdef size_t first_outside(const uint32_t* rows, size_t count, size_t limit) noexcept nogil:

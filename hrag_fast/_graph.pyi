@@ -94,15 +94,6 @@ class Graph:
         below the number of vectors.
         """
 
-def inner_products(query: NDArray[np.float32], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns the inner product of `query`, float32[d], with each row of `vectors`, float32[n, d].
-
-    The result is float32[n], with the same bits as in `Graph.scores` for the same vectors. So a
-    vector has the same score whether it is in an index or not. Releases the GIL.
-
-    Raises ValueError for vectors of another dimension.
-    """
-
 class GraphSearch:
     """A search of one query. It continues where it stopped if more items are needed.
 

@@ -30,7 +30,6 @@ from libc.math cimport sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from libcpp.algorithm cimport nth_element, partial_sort, pop_heap, push_heap
-from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
 from hrag_fast._cpu_paths cimport path_of
@@ -48,9 +47,6 @@ cdef extern from "_graph_loops.h" namespace "hrag" nogil:
     void narrow(const int16_t* values, size_t count, int8_t* out)
     void prefetch(const void* at)
     void prefetch_whole(const void* at, size_t size)
-
-ctypedef pair[float, uint32_t] Candidate
-ctypedef pair[float, uint32_t] Scored  # A negated score and an index.
 
 cdef enum:
     COUNT_MASK = 0xFFFF  # The word before a list of links has its length in the low 16 bits.
@@ -71,62 +67,13 @@ cdef enum:
 cdef double FLOAT_ERROR = 2.0 ** -24
 
 
-cdef struct Header:  # The header as hnswlib's `saveIndex` writes it.
-    uint64_t level0_offset
-    uint64_t max_elements
-    uint64_t count
-    uint64_t element_bytes
-    uint64_t label_offset
-    uint64_t data_offset
-    int32_t max_level
-    uint32_t entry_point
-    uint64_t max_links
-    uint64_t max_links0
-    uint64_t m
-    double level_multiplier
-    uint64_t ef_construction
-
-
-cdef struct Query:
-    const float* vector
-    const int16_t* codes
-
-
-def inner_products(const float[::1] query not None, const float[:, ::1] vectors not None):
-    """Returns exact inner products with vectors that are in no index; see `_graph.pyi`."""
-    cdef size_t count = vectors.shape[0]
-    cdef size_t dimension = query.shape[0]
-    cdef size_t i
-    if <size_t>vectors.shape[1] != dimension:
-        raise ValueError(f"vectors have {vectors.shape[1]} dimensions, the query has {dimension}")
-    scores = np.zeros(count, np.float32)
-    cdef float[::1] out = scores
-    if count and dimension:
-        with nogil:
-            for i in range(count):
-                out[i] = inner_product(&query[0], &vectors[i, 0], dimension)
-    return scores
+cdef float product(const float* a, const float* b, size_t count) noexcept nogil:
+    """Returns an inner product, with the same bits as in `Graph.scores`."""
+    return inner_product(a, b, count)
 
 
 cdef class Graph:
     """An HNSW index of inner products, searched in place; see `_graph.pyi`."""
-
-    cdef const uint8_t[::1] file
-    # An entry for each internal id: where its links above level 0 begin; 0 if it has none.
-    cdef const uint64_t[::1] upper_offsets
-    cdef const uint32_t[::1] internal_ids  # The internal id of each item.
-    cdef const uint8_t* elements
-    cdef Header header
-    cdef size_t vector_size
-    cdef size_t level_bytes
-    cdef int path
-    cdef object codes  # The array that contains the codes, and that `rows` points into.
-    cdef const float[::1] scales  # The scale of the codes of each internal id.
-    cdef double mean_length  # The length of the mean that was subtracted from the vectors.
-    cdef const uint8_t* rows  # The codes, or the vectors, that are compared to follow links.
-    cdef size_t row_bytes
-    cdef size_t row_step
-    cdef list spare_visited  # Arrays of tags (see `next_tag`) that no search is using now.
 
     def __cinit__(self, const uint8_t[::1] file not None, path=None):
         self.path = FLOAT32 if path == "float32" else path_of(path)
@@ -315,7 +262,7 @@ cdef class Graph:
 
     def scores(self, const float[::1] query not None, const uint32_t[::1] items not None):
         """Returns the inner product of the query with each item; see `_graph.pyi`."""
-        self._check_query(query)
+        self.check_query(query)
         cdef size_t count = items.shape[0]
         cdef vector[uint32_t] internal_ids
         scores = np.empty(count, np.float32)
@@ -330,11 +277,9 @@ cdef class Graph:
         self, const float[::1] query not None, const uint32_t[::1] items not None, size_t count
     ):
         """Finds the best of the items by an exact scan; see `_graph.pyi`."""
-        self._check_query(query)
+        self.check_query(query)
         cdef vector[uint32_t] internal_ids
         cdef vector[Scored] scored
-        cdef vector[int16_t] codes
-        cdef float unit
         cdef size_t i
         self._read_items(items, internal_ids)
         count = min(count, <size_t>items.shape[0])
@@ -343,16 +288,32 @@ cdef class Graph:
             return positions, scores
         cdef uint32_t[::1] positions_out = positions
         cdef float[::1] scores_out = scores
-        unit = self.round_query(&query[0], codes)
-        cdef Query rounded_query = Query(&query[0], codes.data())
         with nogil:
-            self.choose(&rounded_query, unit, internal_ids, count, scored)
-            self.score_chosen(&query[0], internal_ids, scored)
-            partial_sort(scored.begin(), scored.begin() + count, scored.end())
+            self.scan(&query[0], internal_ids, count, scored)
             for i in range(count):
                 scores_out[i] = -scored[i].first
                 positions_out[i] = scored[i].second
         return positions, scores
+
+    cdef int scan(
+        self,
+        const float* query,
+        const vector[uint32_t]& internal_ids,
+        size_t count,
+        vector[Scored]& best,
+    ) except -1 nogil:
+        """Writes the `count` best elements, best first, as negated scores and indexes.
+
+        The indexes are those in `internal_ids`, which has at least `count` elements.
+        """
+        cdef vector[int16_t] codes
+        cdef float unit = self.round_query(query, codes)
+        cdef Query rounded_query = Query(query, codes.data())
+        self.choose(&rounded_query, unit, internal_ids, count, best)
+        self.score_chosen(query, internal_ids, best)
+        partial_sort(best.begin(), best.begin() + count, best.end())
+        best.resize(count)
+        return 0
 
     cdef int _read_items(
         self, const uint32_t[::1] items, vector[uint32_t]& internal_ids
@@ -369,7 +330,9 @@ cdef class Graph:
             raise IndexError(f"items[{i}] is {items[i]}; it must be below {self.header.count}")
         return 0
 
-    cdef float round_query(self, const float* query, vector[int16_t]& codes):
+    cdef float round_query(
+        self, const float* query, vector[int16_t]& codes
+    ) except? -1 nogil:
         """Rounds a query to codes. Returns the value that the code 1 stands for.
 
         The codes have as many bits as possible without an overflow of sums in int32. These are 16
@@ -455,11 +418,13 @@ cdef class Graph:
             chosen[i].first = -scores[i]
         return 0
 
-    def _check_query(self, const float[::1] query):
+    cdef int check_query(self, const float[::1] query) except -1:
+        """Raises ValueError if a query has another dimension than the vectors."""
         if <size_t>query.shape[0] != self.vector_size:
             raise ValueError(
                 f"query has {query.shape[0]} numbers; the index's have {self.vector_size}"
             )
+        return 0
 
     cdef inline const uint8_t* element(self, size_t internal_id) noexcept nogil:
         return self.elements + internal_id * self.header.element_bytes
@@ -570,23 +535,8 @@ cdef class GraphSearch:
     is compared twice.
     """
 
-    cdef Graph graph
-    cdef const float[::1] vector
-    cdef vector[int16_t] codes
-    cdef Query query  # Pointers to `vector` and `codes`.
-    cdef size_t ef
-    # The array that `tagged` points into. No other search uses it at the same time.
-    cdef object visited
-    cdef uint16_t* tagged
-    cdef uint16_t tag
-    cdef vector[Candidate] nearest_heap  # The `ef` nearest elements, the farthest first.
-    cdef vector[Candidate] frontier  # A heap, the nearest first, because distances are negated.
-    # All other elements that were compared, with the flag IN_FRONTIER if they are or were in
-    # `frontier`.
-    cdef vector[Candidate] farther
-
     def __cinit__(self, Graph graph not None, const float[::1] query not None, size_t ef):
-        graph._check_query(query)
+        graph.check_query(query)
         self.graph = graph
         self.vector = query
         self.ef = ef
@@ -613,12 +563,6 @@ cdef class GraphSearch:
         cdef uint32_t[::1] items_out = items
         cdef float[::1] scores_out = scores
         cdef size_t written
-        # Codes may rank the last of the wanted items after other items, so a few spare candidates
-        # are needed. This was measured for 2,000 very similar vectors of 64 dimensions and ef 200.
-        # With one spare candidate per 32 wanted items, recall@200 was 0.001 lower than that of a
-        # search which compares the vectors themselves. With one per 16, it was higher.
-        cdef size_t spare = 0 if self.graph.path == FLOAT32 else 1 + count // WANTED_A_SPARE
-        self.ef = max(self.ef, count + spare)
         try:
             with nogil:
                 written = self.find(self.graph, count, &items_out[0], &scores_out[0])
@@ -639,8 +583,16 @@ cdef class GraphSearch:
     ) except -1 nogil:
         """Runs K-NN-SEARCH and SEARCH-LAYER, algorithms 5 and 2 of the paper.
 
-        It stops under the same condition as hnswlib.
+        It stops under the same condition as hnswlib. `graph` is the search's graph; `count` is at
+        least 1 and at most the count of its elements. After a MemoryError, `start_over` must be
+        called. Returns how many items were written.
         """
+        # Codes may rank the last of the wanted items after other items, so a few spare candidates
+        # are needed. This was measured for 2,000 very similar vectors of 64 dimensions and ef 200.
+        # With one spare candidate per 32 wanted items, recall@200 was 0.001 lower than that of a
+        # search which compares the vectors themselves. With one per 16, it was higher.
+        cdef size_t spare = 0 if graph.path == FLOAT32 else 1 + count // WANTED_A_SPARE
+        self.ef = max(self.ef, count + spare)
         if self.nearest_heap.empty():
             self.begin(graph)
         elif self.nearest_heap.size() < self.ef:

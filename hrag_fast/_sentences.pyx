@@ -8,7 +8,14 @@ It makes one pass over the characters. `_sentences.pyi` is the documentation for
 
 import re
 
-from cpython.unicode cimport Py_UNICODE_ISDECIMAL, Py_UNICODE_ISLOWER, Py_UNICODE_ISSPACE
+from cpython.unicode cimport (
+    Py_UNICODE_ISDECIMAL,
+    Py_UNICODE_ISLOWER,
+    Py_UNICODE_ISSPACE,
+    PyUnicode_DATA,
+    PyUnicode_KIND,
+    PyUnicode_READ,
+)
 
 cdef enum:
     MAX_CHARS = 1000  # A longer sentence is cut.
@@ -31,9 +38,15 @@ cdef object ABBREVIATION = re.compile(
 def sentence_ends(str text not None):
     """Returns the end of each sentence; see `_sentences.pyi`."""
     cdef Py_ssize_t size = len(text), at = 0, start = 0, end
+    cdef int kind = PyUnicode_KIND(text)
+    cdef void* characters = PyUnicode_DATA(text)
     cdef list ends = []
     while at < size:
-        end = match_end(text, at, size) if may_end(text[at]) else 0
+        # Nearly all characters end nothing, so they are read without the checks of `text[at]`.
+        if not may_end(PyUnicode_READ(kind, characters, at)):
+            at += 1
+            continue
+        end = match_end(text, at, size)
         if not end:
             at += 1
             continue

@@ -22,16 +22,13 @@ def timings(seconds: Mapping[str, float], total_s: float) -> Timings:
 
     `seconds` has the duration of each stage by name; `total_s` is the duration of the search.
     """
+    us = {stage: round(stage_s * 1e6) for stage, stage_s in seconds.items()}
     return Timings(
-        embed_us=_us(seconds["embed"]),
-        search_us=_us(seconds["search"]),
-        climb_us=_us(seconds["climb"]),
-        fetch_us=_us(seconds["fetch"]),
-        total_us=_us(total_s),
-        filter_us=_us(seconds.get("filter", 0.0)),
-        rerank_us=_us(seconds.get("rerank", 0.0)),
+        embed_us=us["embed"],
+        search_us=us["search"],
+        climb_us=us["climb"],
+        fetch_us=us["fetch"],
+        total_us=round(total_s * 1e6),
+        filter_us=us.get("filter", 0),
+        rerank_us=us.get("rerank", 0),
     )
-
-
-def _us(seconds: float) -> int:
-    return round(seconds * 1e6)

@@ -23,7 +23,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from hrag.passages.drafts import MatchedLeaves, PassageDraft
+from hrag.passages.drafts import MatchedLeaves, PassageDraft, SentenceWindow
 from hrag.passages.sentence_window import widened
 from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
 from hrag.values.reply_limit import SEARCH_ADVICE, UNLIMITED, ReplyLimit
@@ -125,22 +125,23 @@ def choose_drafts_within_limits(
     ReplyTooLarge as soon as the chosen drafts do not fit into `reply`.
     """
     passages = _ChosenPassages(limits)
-    left_tokens = limits.token_budget or sys.maxsize
+    left_tokens = limits.token_budget
     considered, left_out = 0, False
     for candidate in candidates:
         considered += 1
-        if passages.has_sentence_of(candidate):
+        window = candidate.window
+        if window is not None and passages.has_sentence(candidate, window):
             continue
         whole = widened(candidate)
         draft, touching = passages.join_or_trim(whole)
         if draft is not whole and _best_match(draft, matches) is None:
             continue
-        if not touching and passages.is_document_full(draft.document_id):
+        if not touching and limits.max_per_document and passages.is_document_full(draft):
             continue
         if not touching and passages.is_full:
             left_out = True
             break
-        tokens = _new_tokens(draft, touching)
+        tokens = _new_tokens(draft, touching) if limits.token_budget else 0
         if tokens <= left_tokens:
             left_tokens -= tokens
             passages.add(draft)
@@ -217,23 +218,22 @@ class _ChosenPassages:
         """True if there are as many passages as the limit allows."""
         return self._count >= self._limits.limit
 
-    def is_document_full(self, document_id: str) -> bool:
-        """Returns True if the document has as many passages as `max_per_document` allows.
+    def is_document_full(self, draft: PassageDraft) -> bool:
+        """Returns True if a draft's document has as many passages as `max_per_document` allows.
 
-        Always returns False if `max_per_document` is 0, which means no limit.
+        The limit must not be 0, which means no limit.
         """
-        return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
+        return self._limits.max_per_document <= len(self._by_document[draft.document_id])
 
-    def has_sentence_of(self, draft: PassageDraft) -> bool:
-        """Returns True if a chosen passage has the sentence of the draft's window.
+    def has_sentence(self, draft: PassageDraft, window: SentenceWindow) -> bool:
+        """Returns True if a chosen passage has the sentence of a draft's window.
 
-        Then the window adds nothing. Returns False for a draft without a window, and with
-        `keep_overlap`.
+        Then the window adds nothing. Returns False with `keep_overlap`.
         """
         passages = self._by_document.get(draft.document_id)
-        if draft.window is None or not passages or self._limits.keep_overlap:
+        if not passages or self._limits.keep_overlap:
             return False
-        byte = draft.window.byte_start
+        byte = window.byte_start
         index = bisect_right(passages, byte, key=_byte_end)
         return index < len(passages) and passages[index].byte_start <= byte
 

@@ -28,6 +28,7 @@ from hrag_fast import (
     COUNT,
     BertEncoder,
     CitedDocument,
+    DenseSearch,
     Folding,
     Graph,
     Groups,
@@ -36,6 +37,7 @@ from hrag_fast import (
     PassageEncoder,
     Postings,
     Q4Matrix,
+    SegmentVectors,
     SentenceEncoder,
     TermExtractor,
     UnigramSegmenter,
@@ -44,7 +46,6 @@ from hrag_fast import (
     climb,
     fold,
     forward_matches,
-    inner_products,
     json_size,
     matched_sentence,
     merged_spans,
@@ -170,13 +171,36 @@ def _search_graph(data: bytes, draw: random.Random) -> None:
     graph.scores(query, items)
 
 
-def _multiply(data: bytes, draw: random.Random) -> None:
-    vectors = _array(data, np.float32)
-    columns = draw.choice((1, 3, 8, 33))
-    inner_products(
-        _reals(draw, columns),
-        vectors[: len(vectors) // columns * columns].reshape(-1, columns).copy(),
+def _search_view(data: bytes, draw: random.Random) -> None:
+    """Searches a segment, whose rows are drawn, and a tail, whose vectors are damaged bytes."""
+    graph = Graph(_array(data, np.uint8), draw.choice(_PATHS))
+    items, heads, members = np.arange(len(graph), dtype=np.uint32), *np.empty((2, 0), np.uint32)
+    if draw.random() < 0.5:
+        items = _numbers(draw, np.uint32, 50, max(1, len(graph)))
+        members = np.argsort(items).astype(np.uint32)
+        heads = np.searchsorted(items[members], np.arange(len(graph) + 1)).astype(np.uint32)
+    if draw.random() < 0.1:
+        heads, members = _numbers(draw, np.uint32, 9), _numbers(draw, np.uint32, 9)
+    segment = SegmentVectors(graph, items, heads, members, draw.choice((0, 1, 10, 300)))
+    columns = max(1, graph.dimension)
+    tail = _array(data, np.float32)[: columns * 5].copy()
+    tail = tail[: tail.size // columns * columns].reshape(-1, columns)
+    count = len(items) + len(tail) + draw.choice((0, 0, 0, 1, -1))
+    alive = np.array(draw.choices((0, 1, 255), k=max(count, 0) + 2), np.uint8)
+    living = draw.choice((count // 2, count, count + 1)) if count > 0 else 0
+    query = _reals(draw, draw.choice((columns, columns, _DIMENSION)) % 4096)
+    search = DenseSearch(
+        query, [segment], tail, alive, max(count, 0), living, draw.choice((0, 1, 33))
     )
+    rows = draw.choice((None, _numbers(draw, np.uint32, 30, max(1, count))))
+    if rows is not None and draw.random() < 0.9:
+        rows = np.unique(rows)
+    exact = draw.random() < 0.2
+    search.nearest(draw.choice((1, 5, 500, 2**63)), rows, exact)
+    labels = np.arange(alive.size, dtype=np.uint64)
+    ancestors = np.zeros(alive.size, np.uint32)
+    search.climb(draw.choice((1, 5, 500)), labels, ancestors, draw.randint(-1, COUNT + 1), rows)
+    search.scores(np.unique(_numbers(draw, np.uint32, 20, max(1, count))))
 
 
 # Terms.
@@ -557,9 +581,9 @@ TARGETS: dict[str, Target] = {
     "boundaries": Target(_texts, _cut, (IndexError,)),
     "cited": Target(_texts, _cite, _INDEX_ERRORS),
     "climb": Target(_labels, _climb, _INDEX_ERRORS),
+    "dense": Target(_indexes, _search_view, _INDEX_ERRORS),
     "forward": Target(_forward_forms, _read_forward, (ValueError, OverflowError, MemoryError)),
     "graph": Target(_indexes, _search_graph, _INDEX_ERRORS),
-    "inner_products": Target(_indexes, _multiply),
     "json_scan": Target(_documents, _count_json, ()),
     "passages": Target(_trees, _encode_passage, (ValueError, IndexError, OverflowError)),
     "postings": Target(_lexical, _search_postings, _INDEX_ERRORS),

@@ -17,6 +17,7 @@ from tests.twins.ancestor_groups import climb
 from tests.twins.bert_encoder import BertEncoder, Q4Matrix
 from tests.twins.boundaries import boundary_ranks
 from tests.twins.cited_places import matched_sentence, merged_spans
+from tests.twins.dense_search import DenseSearch, SegmentVectors
 from tests.twins.graph import Graph, GraphSearch
 from tests.twins.json_scan import json_size
 from tests.twins.postings import Postings, forward_matches, postings_of, write_postings
@@ -26,10 +27,12 @@ from tests.twins.unigram_segmenter import UnigramSegmenter
 
 __all__ = [
     "BertEncoder",
+    "DenseSearch",
     "Graph",
     "GraphSearch",
     "Postings",
     "Q4Matrix",
+    "SegmentVectors",
     "TermExtractor",
     "UnigramSegmenter",
     "boundary_ranks",

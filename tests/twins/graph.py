@@ -59,6 +59,10 @@ class Graph:
             self._links[internal_id] += [_links_in(row) for row in upper]
             at += 4 + size
 
+    def __len__(self) -> int:
+        """Returns the number of vectors."""
+        return len(self._labels)
+
     def search(self, query: NDArray[np.float32], ef: int) -> "GraphSearch":
         """Begins an ANN search; see `_graph.pyi`."""
         return GraphSearch(self, query, ef)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from hrag.values.tree import Tree
 TreeOf = Callable[[int], Tree]
 """Returns a document's tree, given the document's ordinal."""
 
-_KERNEL_CODE = {
+KERNEL_CODE: Mapping[Aggregation, int] = {
     Aggregation.MAX: hrag_fast.MAX,
     Aggregation.SUM: hrag_fast.SUM,
     Aggregation.MEAN: hrag_fast.MEAN,
@@ -184,11 +185,14 @@ class AncestorGroups:
         keys: list[int] = self.groups.keys.tolist()
         return keys
 
-    def position(self, key: int) -> TreePosition:
-        """Returns the level and the index of the chunk that the key of a group identifies."""
-        if key in self.merged:
-            return self.merged[key].position
-        return self.ancestor_level, split_label(key)[1]
+    def chunk_of(self, key: int) -> tuple[int, TreePosition]:
+        """Returns the chunk that the key of a group identifies.
+
+        The result is the ordinal of the chunk's document, and the chunk's level and index.
+        """
+        ordinal, index = split_label(key)
+        merged = self.merged.get(key)
+        return ordinal, (self.ancestor_level, index) if merged is None else merged.position
 
     def score(self, group: int) -> float:
         """Returns the score of a group: a chunk with its matched leaves.
@@ -274,12 +278,14 @@ def grouped(scored: ScoredRows, request: FindRequest, tree_of: TreeOf) -> Ancest
     modes, it is the leaf's ancestor at the requested level.
     """
     if request.mode is not SearchMode.AUTO_MERGE:
-        groups = climb(scored, request.level, request.aggregation)
-        return _with_source_scores(groups, scored)
+        groups = scored.groups
+        if groups is None:
+            groups = climb(scored, request.level, request.aggregation)
+        return _with_source_scores(groups, request.level, scored)
     best = _pick_rows(scored, np.sort(scored.best_first()[:MERGED_LEAVES]))
     merged = auto_merge(best, request.level, request.merge_ratio, request.aggregation, tree_of)
-    groups = _with_source_scores(merged, scored)
-    return deepened(groups, best.labels, scored, request)
+    first = _with_source_scores(merged.groups, merged.ancestor_level, scored, merged.merged)
+    return deepened(first, best.labels, scored, request)
 
 
 def deepened(
@@ -306,7 +312,7 @@ def deepened(
             _group_keys(_pick_rows(scored, new), request.level), np.sort(groups.groups.keys)
         )
     more = climb(_pick_rows(scored, new), groups.ancestor_level, request.aggregation)
-    return groups.followed_by(_with_source_scores(more, scored))
+    return groups.followed_by(_with_source_scores(more, groups.ancestor_level, scored))
 
 
 def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
@@ -327,28 +333,31 @@ def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> Scor
 
     `indexes` may also be a mask, which is True for each row to return.
     """
-    return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
+    return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes], groups=None)
 
 
-def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorGroups:
+def _with_source_scores(
+    groups: hrag_fast.Groups,
+    level: int,
+    scored: ScoredRows,
+    merged: Mapping[int, MergedChunk] = MappingProxyType({}),
+) -> AncestorGroups:
     """Returns `groups` with the scores that their leaves have in the lexical and the vector search.
 
-    `scored` contains these scores.
+    `scored` contains these scores. `level` is the level of the groups, and `merged` has the chunks
+    of AUTO_MERGE.
     """
-    kernel_groups = groups.groups
     # If the leaves are ranked by the scores of a single source, `child_scores` are already the
     # scores of this source.
     if scored.scores is scored.dense or scored.scores is scored.lexical:
         lexical, dense = scored.lexical, scored.dense
-        lexical = None if lexical is None else kernel_groups.child_scores
-        dense = None if dense is None else kernel_groups.child_scores
+        lexical = None if lexical is None else groups.child_scores
+        dense = None if dense is None else groups.child_scores
     else:
-        indexes = scored.rows.searchsorted(kernel_groups.children)
+        indexes = scored.rows.searchsorted(groups.children)
         lexical = None if scored.lexical is None else scored.lexical[indexes]
         dense = None if scored.dense is None else scored.dense[indexes]
-    return AncestorGroups(
-        groups.table, kernel_groups, groups.ancestor_level, groups.merged, lexical, dense
-    )
+    return AncestorGroups(scored.table, groups, level, merged, lexical, dense)
 
 
 def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
@@ -366,18 +375,17 @@ def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np
     return outside
 
 
-def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
+def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> hrag_fast.Groups:
     """Groups the leaves of `scored` by their ancestor at `level`, and ranks the groups."""
     table = scored.table
-    groups = hrag_fast.climb(
+    return hrag_fast.climb(
         scored.rows,
         scored.scores,
         table.labels,
         table.ancestors[level - table.settings.tree.embedding_level],
         table.alive,
-        _KERNEL_CODE[aggregation],
+        KERNEL_CODE[aggregation],
     )
-    return AncestorGroups(table, groups, level)
 
 
 def auto_merge(
@@ -419,7 +427,7 @@ def auto_merge(
         labels,
         np.array(members, np.uint32),
         table.alive[scored.rows],
-        _KERNEL_CODE[aggregation],
+        KERNEL_CODE[aggregation],
     )
     groups = groups._replace(children=scored.rows[groups.children])
     return AncestorGroups(table, groups, leaf_level, merged)

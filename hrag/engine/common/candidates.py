@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hrag.engine.common.labels import Labels
 from hrag.values.collections import CollectionSettings
+from hrag_fast import Groups
 
 RowNumbers = NDArray[np.uint32]
 Scores = NDArray[np.float32]
@@ -79,7 +80,8 @@ class ScoredRows:
     row numbers of the leaves in `table`. `scores` is `float32[n]`, the scores by which the leaves
     are ranked. `lexical` and `dense` are the scores in each source, `float32[n]`, or None if the
     source was not searched. `exact` is True if the candidates of each source are certainly the best
-    leaves of this source. `complete` is True if no source can return a further leaf.
+    leaves of this source. `complete` is True if no source can return a further leaf. `groups` are
+    the groups of the leaves at the request's level, or None if they are not grouped yet.
     """
 
     table: LeafTable
@@ -89,6 +91,7 @@ class ScoredRows:
     dense: Scores | None
     exact: bool
     complete: bool
+    groups: Groups | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

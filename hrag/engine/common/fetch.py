@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.labels import split_label
@@ -37,6 +37,9 @@ _CHUNKS_PER_CHECK = 16
 # In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes. The
 # size of a reply is checked with this lower bound before the passages are created.
 _MIN_SPAN_BYTES = 4
+
+_Chunk: TypeAlias = tuple[int, TreePosition]
+"""A chunk: the ordinal of its document, and its level and index."""
 
 
 class DocumentReader(Protocol):
@@ -150,8 +153,8 @@ class Fetch:
     ) -> tuple[tuple[bytes, ...], RoundOutcome]:
         """Returns the same passages as `_read_passages`, each as an encoded protobuf message."""
         encoder = self._encoder(groups)
-        keys = groups.keys[: self.request.limit]
-        records = self._passage_records(groups, keys)
+        chunks = [groups.chunk_of(key) for key in groups.keys[: self.request.limit]]
+        records = self._passage_records(groups, chunks)
         if records is None:
             drafts, outcome = self._choose_drafts(groups)
             encoders = (
@@ -159,27 +162,20 @@ class Fetch:
             )
             return self._encode_within_limit(encoders, drafts), outcome
         encoders = (
-            partial(
-                self.documents.encoded,
-                split_label(key)[0],
-                encoder,
-                fields,
-                groups.position(key),
-                group,
-                record,
-                (),
-            )
-            for group, (key, record) in enumerate(zip(keys, records, strict=True))
+            partial(self.documents.encoded, ordinal, encoder, fields, position, group, record, ())
+            for group, ((ordinal, position), record) in enumerate(zip(chunks, records, strict=True))
         )
         outcome = RoundOutcome.of_groups(len(groups), self.request.limit)
-        return self._encode_within_limit(encoders, islice(self._drafts(groups), len(keys))), outcome
+        return self._encode_within_limit(
+            encoders, islice(self._drafts(groups), len(chunks))
+        ), outcome
 
     def _passage_records(
-        self, groups: AncestorGroups, keys: Sequence[int]
+        self, groups: AncestorGroups, chunks: Sequence[_Chunk]
     ) -> list[ChunkRecord | None] | None:
-        """Returns, for each group, the part of its chunk that becomes the passage.
+        """Returns, for each of `chunks`, the part of the chunk that becomes the passage.
 
-        A group is a chunk with its matched leaves; `keys` identify the groups. Without
+        `chunks` are those of the first groups. A group is a chunk with its matched leaves. Without
         `keep_overlap`, a passage leaves out text that a better passage of the same document
         contains. If text is left out, the element of the list is the span of the remaining text.
         Otherwise the element is the span of the whole chunk, or None, which also means the whole
@@ -193,16 +189,23 @@ class Fetch:
             return None
         if request.mode is SearchMode.SENTENCE_WINDOW:
             return None
-        records: list[ChunkRecord | None] = [None] * len(keys)
+        records: list[ChunkRecord | None] = [None] * len(chunks)
         groups_of: dict[int, list[int]] = {}
-        for group, key in enumerate(keys):
-            groups_of.setdefault(split_label(key)[0], []).append(group)
-        if request.keep_overlap or len(groups_of) == len(keys):
+        for group, (ordinal, _) in enumerate(chunks):
+            groups_of.setdefault(ordinal, []).append(group)
+        if request.keep_overlap or len(groups_of) == len(chunks):
             return records
         sharing = sorted(
-            chain.from_iterable(numbers for numbers in groups_of.values() if len(numbers) > 1)
+            chain.from_iterable(
+                numbers
+                for ordinal, numbers in groups_of.items()
+                if len(numbers) > 1
+                and self.documents.tree_text(ordinal).tree.touch(chunks[i][1] for i in numbers)
+            )
         )
-        drafts = (self._draft(groups, keys[group], group) for group in sharing)
+        if not sharing:
+            return records
+        drafts = (self._draft(groups, chunks[group], group) for group in sharing)
         chosen = choose_drafts(request, drafts, groups).drafts
         for draft in chosen:
             records[draft.groups[0]] = draft.record
@@ -252,16 +255,17 @@ class Fetch:
         for group, key in enumerate(groups.keys):
             if not group % _CHUNKS_PER_CHECK:
                 self.deadline.check("reading chunks")
-            yield self._draft(groups, key, group)
+            yield self._draft(groups, groups.chunk_of(key), group)
 
-    def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
+    def _draft(self, groups: AncestorGroups, chunk: _Chunk, group: int) -> PassageDraft:
         """Returns the draft for one group. A draft is a chunk that may become a passage.
 
         A group is a chunk with the matched leaves that it represents. `group` is the index of the
-        group in `groups`. `key` is the key of the group, which identifies its chunk.
+        group in `groups`, and `chunk` is its chunk.
         """
-        document = self.documents.tree_text(split_label(key)[0])
-        draft = PassageDraft.of(document, groups.position(key), group)
+        ordinal, position = chunk
+        document = self.documents.tree_text(ordinal)
+        draft = PassageDraft.of(document, position, group)
         if self.request.mode is not SearchMode.SENTENCE_WINDOW:
             return draft
         leaves = groups.leaves(draft.groups)

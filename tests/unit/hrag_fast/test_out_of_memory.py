@@ -42,7 +42,7 @@ ids, starts = tokenizer.encode([text[:25_000]])
 """
 GRAPH = """
 import hnswlib
-from hrag_fast import Graph
+from hrag_fast import DenseSearch, Graph, SegmentVectors
 
 ITEMS = 20_000
 numbers = np.random.default_rng(5).standard_normal((ITEMS, 4)).astype(np.float32)
@@ -53,6 +53,14 @@ index.add_items(numbers, num_threads=1)
 index.save_index(sys.argv[1])
 graph = Graph(pathlib.Path(sys.argv[1]).read_bytes())
 items = np.tile(np.arange(ITEMS, dtype=np.uint32), 5)
+none = np.empty(0, np.uint32)
+vectors = SegmentVectors(graph, items[:ITEMS], none, none, 10)
+labels, alive = np.arange(ITEMS, dtype=np.uint64), np.ones(ITEMS, np.uint8)
+dense = DenseSearch(numbers[0], [vectors], numbers[:0], alive, ITEMS, ITEMS, 0)
+
+def dense_climb():
+    found, groups = dense.climb(ITEMS // 2, labels, items[:ITEMS], 0)
+    return [*found[:2], *groups]
 """
 LIMIT = """
 import pathlib, resource, sys
@@ -113,6 +121,7 @@ CALLS = {
 GRAPH_CALLS = {
     "best": "graph.best(numbers[0], items, 10)",
     "best of few": "graph.best(numbers[0], items, len(items) // 4)",
+    "dense": "dense_climb()",
     "nearest": "search.nearest(ITEMS)",
     "nearest, deeper": "[search.nearest(count) for count in (10, ITEMS)][-1]",
 }

@@ -206,6 +206,7 @@ class EmbeddedDocumentReader:
         metadata changed. `citations` is a cache that other readers may share.
         """
         self._txn = txn
+        self._contents = txn.contents
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
@@ -226,10 +227,10 @@ class EmbeddedDocumentReader:
         document = self._read_earlier(ordinal)
         if document is not None:
             return document.tree
-        key = self._key("tree", ordinal)
+        key = ("tree", self._collection, ordinal)
         cached: tuple[float, Tree] | None = self._txn.cache.get(key)
         if cached is None or cached[0] <= self._now_s:
-            packed = self._txn.contents.tree(self._address(ordinal))
+            packed = self._contents.tree(self._address(ordinal))
             cached = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
             joined_bytes = 0 if packed.obj is None else len(packed)
             self._txn.cache.keep(key, cached, _STORED_BYTES + joined_bytes)
@@ -280,7 +281,7 @@ class EmbeddedDocumentReader:
             citation = stored.citation
             check = None
             if not citation.checks.text:
-                blocks = self._txn.contents.text_blocks_again(stored.text, citation.address)
+                blocks = self._contents.text_blocks_again(stored.text, citation.address)
                 check = blocks.check
             document = TreeText(citation.outline, stored.tree, stored.text.data, check)
             opened = self._opened[ordinal] = (stored, document)
@@ -293,26 +294,24 @@ class EmbeddedDocumentReader:
         reader. Returns None if no such search has read the document, or if the last verification of
         the document was too long ago.
         """
-        stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
+        key = ("document", self._collection, ordinal)
+        stored: _StoredDocument | None = self._txn.cache.get(key)
         if stored is None or stored.citation.checks.until_s <= self._now_s:
             return None
         return stored
-
-    def _key(self, kind: str, ordinal: int) -> tuple[str, int, int]:
-        return kind, self._collection, ordinal
 
     def _read_stored(self, ordinal: int) -> "_StoredDocument":
         citation = self._citations.get(
             ordinal, self._is_current, lambda: self._read_citation(ordinal)
         )
-        checks, address, txn = citation.checks, citation.address, self._txn
+        checks, address, contents = citation.checks, citation.address, self._contents
         checks.forget_old(self._now_s)
-        contents = txn.contents
         tree = contents.tree_again(address) if checks.tree else contents.tree(address)
         checks.tree = True
         text = contents.text_blocks(address, checks.blocks)
         document = _StoredDocument(citation, tree, Tree(tree), text)
-        txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
+        key = ("document", self._collection, ordinal)
+        self._txn.cache.keep(key, document, document.size_bytes)
         return document
 
     def _is_current(self, citation: CachedCitation) -> bool:

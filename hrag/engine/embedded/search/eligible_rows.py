@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hrag.engine.common.candidates import RowNumbers
-from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
@@ -22,9 +20,10 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 class EligibleRows:
     """The eligible rows of a view.
 
-    `rows` are the row numbers of the eligible rows, ascending: `uint32[n]`. If `rows` is None, all
-    rows of existing documents are eligible. Rows of deleted documents are never eligible. If
-    `exact` is True, a search must score every eligible row, and must not use an approximate index.
+    `rows` are the row numbers of the eligible rows, ascending: `uint32[n]`, contiguous. If `rows`
+    is None, all rows of existing documents are eligible. Rows of deleted documents are never
+    eligible. If `exact` is True, a search must score every eligible row, and must not use an
+    approximate index.
     """
 
     view: View
@@ -35,22 +34,6 @@ class EligibleRows:
     def count(self) -> int:
         """The count of eligible rows."""
         return self.view.living if self.rows is None else len(self.rows)
-
-    def contains(self, rows: RowNumbers) -> NDArray[np.bool_] | None:
-        """Returns a mask that says for each row in `rows` whether it is eligible: `bool[n]`.
-
-        Returns None if all rows of the view are eligible.
-        """
-        if self.rows is not None:
-            return is_in(rows, self.rows)
-        if self.view.living == self.view.count:
-            return None
-        living: NDArray[np.bool_] = self.view.alive[rows] != 0
-        return living
-
-    def in_tail(self) -> RowNumbers:
-        """Returns the row numbers of the eligible rows in the tail, ascending: `uint32[n]`."""
-        return self.between(self.view.tail_base, self.view.count)
 
     def in_segments(self) -> Iterator[tuple[LoadedSegment, int, RowNumbers]]:
         """Yields each segment with the number of its first row and its eligible rows.
@@ -70,17 +53,6 @@ class EligibleRows:
         if self.view.living == self.view.count:
             return np.arange(start, end, dtype=np.uint32)
         return (start + np.flatnonzero(self.view.alive[start:end])).astype(np.uint32)
-
-    def count_between(self, start: int, end: int) -> int:
-        """Returns the count of eligible rows from `start` up to, but not including, `end`.
-
-        If `rows` is None, the count is an estimate, which assumes that deleted rows are distributed
-        evenly over the view.
-        """
-        if self.rows is not None:
-            first, last = _bounds(self.rows, start, end)
-            return last - first
-        return (end - start) * self.view.living // self.view.count
 
 
 def _bounds(rows: RowNumbers, start: int, end: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -134,8 +135,7 @@ class EmbeddedReader:
                     lambda: find_collection(txn, tenant_id, collection),
                 )
                 numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
-                current = (self._view_at(txn, number) for number in numbers)
-                views = [view for view in current if view is not None]
+                views = [*filter(None, map(partial(self._view_at, txn), numbers))]
                 if len(views) == len(numbers):
                     yield EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, *views)
                     return

@@ -43,10 +43,9 @@ from numpy.typing import NDArray
 
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.lmdb_records import SegmentFile, SegmentRecord
-from hrag.engine.find import Vector
 from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder
-from hrag_fast import Graph, GraphSearch, Postings
+from hrag_fast import Graph, Postings, SegmentVectors
 
 # HNSW's parameter `ef` at search, for the index that `vector_part` builds. With 100,000 vectors and
 # `ef` 64, the recall@10 was 1.0 for 384 dimensions and 0.995 for 96, but only 0.96 for 64. With
@@ -128,91 +127,22 @@ class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
     `items` is the result of `rows.items()`: for each row, the number of its vector in the HNSW
-    index. `graph` is None if the collection has no vectors, or if the graph was not loaded.
+    index. `vectors` is None if the collection has no vectors, or if the graph was not loaded.
     `postings` is None if the collection has no analyzer.
     """
 
     record: SegmentRecord
     rows: Rows
     items: NDArray[np.uint32]
-    graph: Graph | None
+    vectors: SegmentVectors | None
     postings: Postings | None
 
     @property
     def size_bytes(self) -> int:
         """The memory that the segment uses in this process, in bytes."""
         indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
-        graph_bytes = 0 if self.graph is None else self.graph.size_bytes
+        graph_bytes = 0 if self.vectors is None else self.vectors.size_bytes
         return self.rows.size_bytes + self.items.nbytes + indexes + graph_bytes
-
-    def search(self, query: Vector) -> "SegmentSearch":
-        """Begins an ANN search for the rows nearest to `query`, `float32[dimension]`.
-
-        Raises TypeError if the segment has no graph.
-        """
-        ef = search_ef(self.record.dimension, self.record.items)
-        return SegmentSearch(self, self._vectors.search(query, ef))
-
-    def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """Returns the cosine of the query and each row's vector, for `rows`: `float32[n]`."""
-        return self._vectors.scores(query, self.items[rows])
-
-    def best(
-        self, query: Vector, rows: NDArray[np.uint32], count: int
-    ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the `count` rows in `rows` that are nearest to the query, and their cosines.
-
-        `rows` must ascend. The result is exact, `uint32[n]` and `float32[n]`, best first. If rows
-        have the same cosine, the rows with lower row numbers are preferred.
-        """
-        positions, cosines = self._vectors.best(query, self.items[rows], count)
-        return rows[positions], cosines
-
-    @property
-    def _vectors(self) -> Graph:
-        if self.graph is None:
-            raise TypeError("no vectors of the segment are loaded")
-        return self.graph
-
-    def expand(
-        self, items: NDArray[np.uint32], scores: Vector
-    ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns all rows that have the vectors of `items`, and their scores.
-
-        `items` are the numbers of these vectors in the index, and `scores` are the scores of the
-        vectors. Each row gets the score of its vector.
-        """
-        heads = self.rows.heads
-        if not len(heads):
-            return items, scores
-        # The counts are signed integers, because `heads[items] - before` may be negative.
-        counts = (heads[items + 1] - heads[items]).astype(np.int64)
-        before = np.cumsum(counts) - counts
-        positions = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
-        return self.rows.members[positions], np.repeat(scores, counts)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentSearch:
-    """An ANN search for one query in a segment. Each call of `nearest` continues the search.
-
-    Only one thread at a time may use a SegmentSearch.
-    """
-
-    segment: LoadedSegment
-    graph_search: GraphSearch
-
-    def nearest(self, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
-        """Returns the rows nearest to the query, `uint32[n]`, and their cosines, `float32[n]`.
-
-        Finds the nearest `count` distinct vectors, or all if the index has fewer. Returns all rows
-        that have one of these vectors; these may be more than `count` rows. Returns None if HNSW
-        could not reach so many vectors, which happens if the graph is not fully connected.
-        """
-        items, scores = self.graph_search.nearest(count)
-        if len(items) < min(count, self.segment.record.items):
-            return None
-        return self.segment.expand(items, scores)
 
 
 def search_ef(dimension: int, items: int) -> int:
@@ -285,7 +215,15 @@ def load(
         raise DamagedSegment(
             f"{path / POSTINGS} has {postings.rows} leaves, but the manifest says {record.rows}"
         )
-    return LoadedSegment(record, rows, rows.items(), graph, postings)
+    vectors = None
+    try:
+        items = rows.items()
+        if graph is not None:
+            ef = search_ef(record.dimension, record.items)
+            vectors = SegmentVectors(graph, items, rows.heads, rows.members, ef)
+    except (ValueError, IndexError) as error:
+        raise DamagedSegment(f"{path / ROWS} does not match {INDEX}: {error}") from error
+    return LoadedSegment(record, rows, items, vectors, postings)
 
 
 def _rows(packed: memoryview, record: SegmentRecord) -> Rows:

@@ -9,7 +9,7 @@ names in `content.PARTS`: "trees", "texts" and "vectors".
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NoReturn, overload
+from typing import overload
 
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import (
@@ -25,6 +25,7 @@ from hrag.engine.embedded.store.checksums import (
 from hrag.engine.embedded.store.content import Content, ContentPart, DamagedContent
 from hrag.engine.embedded.store.tables import Database, TableTxn, required, stored_entries
 
+_TEXT = content.PARTS[ContentPart.TEXT]
 _SEEDS = tuple(seed_of(name.encode(), 0) for name in content.PARTS)
 
 
@@ -83,7 +84,7 @@ class ContentTable:
         to look up the name of the document for an error message: the earlier transaction may have
         ended, so the copy uses this transaction.
         """
-        return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
+        return blocks.reporting(partial(self._txn.raise_damage, _TEXT, address))
 
     def get(self, address: bytes, part: ContentPart) -> memoryview | None:
         """Returns the tree, the text or the vectors of a document.
@@ -216,11 +217,8 @@ class ContentTable:
         self, address: bytes, value: memoryview, checked: bytearray | None = None
     ) -> Blocks:
         seed = partial(seed_of, address, _SEEDS[ContentPart.TEXT])
-        return Blocks(value, seed, self._damage_of(address, ContentPart.TEXT), checked)
-
-    def _damage_of(self, address: bytes, part: ContentPart) -> "partial[NoReturn]":
-        """Returns a function that raises DataLoss with the message that `part` is damaged."""
-        return partial(self._txn.raise_damage, content.PARTS[part], address)
+        damage = partial(self._txn.raise_damage, _TEXT, address)
+        return Blocks(value, seed, damage, checked)
 
 
 def _checksums(address: bytes, data: Buffer, part: ContentPart) -> bytes:

@@ -18,7 +18,6 @@ from typing import TypeAlias
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
-from hrag.engine.common.labels import split_label
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.rounds import Round, RoundOutcome
 from hrag.engine.common.search import Read, search
@@ -140,11 +139,10 @@ class PostgresSnapshot(BrowsableSnapshot):
         `PostgresDocuments.expect`, and reads the texts of as many of the best groups as a search
         nearly always needs.
         """
-        ordinals = [split_label(key)[0] for key in groups.keys]
+        chunks = [groups.chunk_of(key) for key in groups.keys]
         count = expected_passages(request, self.settings)
-        self._documents.expect(ordinals, count)
-        positions = map(groups.position, groups.keys[:count])
-        self._documents.read_ahead(zip(ordinals, positions, strict=False), request.reply.left_bytes)
+        self._documents.expect([ordinal for ordinal, _ in chunks], count)
+        self._documents.read_ahead(chunks[:count], request.reply.left_bytes)
 
     def _first_round(
         self, request: FindRequest, ranker: Ranker, read: Read[P]

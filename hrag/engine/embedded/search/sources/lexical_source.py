@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.engine.common.candidates import Candidates, RowNumbers, Scores, best_of
+from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
@@ -175,7 +176,7 @@ def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Ca
     """Returns the `count` eligible rows of the tail with the highest scores."""
     rows, scores = _tail_scores(query, eligible.view)
     if eligible.rows is not None:
-        is_eligible = eligible.contains(rows)
+        is_eligible = is_in(rows, eligible.rows)
         rows, scores = rows[is_eligible], scores[is_eligible]
     return best_of([Candidates(rows, scores, exact=True, complete=True)], count)
 

@@ -118,16 +118,6 @@ def test_the_leaves_of_a_damaged_segment_are_found_by_an_exact_scan(engine, mode
     path.write_bytes(whole)
 
 
-def test_a_segment_whose_graph_reaches_too_few_leaves_is_scanned_exactly(
-    engine, model, monkeypatch
-):
-    engine.seal()
-    put(engine, model, "new", seed=40)
-    monkeypatch.setattr(segment_files.SegmentSearch, "nearest", lambda self, count: None)
-    assert_right(engine, model)
-    assert_right(engine, model, count=1000)
-
-
 def test_preload_loads_the_collections_that_have_segments(engine, model):
     engine.writer.create_collection("t", "small", collection_settings())
     engine.seal()

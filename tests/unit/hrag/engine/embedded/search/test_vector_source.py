@@ -5,9 +5,9 @@ import pytest
 
 from hrag.engine.common.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
+from hrag.engine.embedded.search.sources.vector_source import VectorSource
 from hrag.engine.embedded.search.view import View, load_view
-from hrag.engine.embedded.segments.segment_files import SegmentSearch, load
+from hrag.engine.embedded.segments.segment_files import load
 from hrag.engine.find import VALUES, FindRequest
 from hrag.types import SearchMode
 from tests.conftest import Engine
@@ -34,13 +34,8 @@ def view(engine: Engine) -> View:
         return load_view(txn, SETTINGS, 1, by_id)
 
 
-SOURCE = VectorSource()
-
-
-def nearest(
-    seed: int, eligible: EligibleRows, count: int, source: VectorSource = SOURCE
-) -> Candidates:
-    return source.candidates(VectorQuery(query_vector(seed)), eligible, count)
+def nearest(seed: int, eligible: EligibleRows, count: int) -> Candidates:
+    return VectorSource(eligible.view, query_vector(seed)).candidates(eligible, count)
 
 
 def living(view: View) -> np.ndarray:
@@ -50,7 +45,7 @@ def living(view: View) -> np.ndarray:
 
 @pytest.mark.parametrize("share", [1, 2, 5, 1000])
 def test_graph_search_and_scan_find_the_same(view, share):
-    rows = None if share == 1 else living(view)[::share]
+    rows = None if share == 1 else living(view)[::share].copy()
     eligible = EligibleRows(view, rows)
     expected = living(view)[::share]
     assert eligible.count == len(expected)
@@ -78,33 +73,15 @@ def test_each_segment_is_searched_in_the_way_that_costs_less(engine, view):
     small = load(engine.store.segments, engine.seal())
     with engine.store.read() as txn:
         both = load_view(txn, SETTINGS, opened, {**segments, small.record.segment_id: small})
-    query = VectorQuery(query_vector(0))
-    found = VectorSource().candidates(query, EligibleRows(both), 1)
-    assert list(query._searches) == list(segments)
-    assert found.rows[np.argmax(found.scores)] in nearest(0, EligibleRows(both, exact=True), 1).rows
-
-
-def test_if_half_of_the_rows_are_eligible_few_searches_need_a_second_round(view, monkeypatch):
-    """To find five eligible rows, a search needs ten rows on average.
-
-    If it requested only ten, every second search would need another round.
-    """
-    graph_search_is_free = VectorSource(search_cost=0)
-    requested: list[int] = []
-    search = SegmentSearch.nearest
-    monkeypatch.setattr(
-        SegmentSearch, "nearest", lambda self, count: requested.append(count) or search(self, count)
-    )
-    for seed in range(40):
-        chosen = np.random.default_rng(seed).permutation(living(view))[: view.living // 2]
-        found = nearest(seed, EligibleRows(view, np.sort(chosen)), 5, graph_search_is_free)
-        assert np.isin(found.rows, chosen).all()
-        assert len(found) >= 5
-    assert 40 <= len(requested) <= 44
+    rows, second = living(both), both.bases[1]
+    assert not nearest(0, EligibleRows(both, rows[rows < second]), 1).exact
+    assert nearest(0, EligibleRows(both, rows[rows >= second]), 1).exact
+    found = nearest(0, EligibleRows(both), 1)
+    assert found.rows == nearest(0, EligibleRows(both, exact=True), 1).rows
 
 
 def test_few_eligible_rows_are_scanned(view):
-    assert nearest(0, EligibleRows(view, living(view)[::10]), 1).exact
+    assert nearest(0, EligibleRows(view, living(view)[::10].copy()), 1).exact
 
 
 def test_a_search_that_must_be_exact_scans_the_rows(view):
@@ -137,8 +114,8 @@ def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: En
         view = load_view(txn, settings, 1, {segment.record.segment_id: segment})
     rows = np.arange(view.count, dtype=np.uint32)
     for seed in range(20):
-        query = VectorQuery(query_vector(seed, 384))
-        nearest = VectorSource().candidates(query, EligibleRows(view, rows), len(rows))
+        source = VectorSource(view, query_vector(seed, 384))
+        nearest = source.candidates(EligibleRows(view, rows), len(rows))
         nearest_scores = nearest.scores[np.argsort(nearest.rows)]
-        for scores in (VectorSource().cosines(query, view, rows), nearest_scores):
+        for scores in (source.cosines(rows), nearest_scores):
             assert scores[: view.tail_base].tobytes() == scores[view.tail_base :].tobytes()

@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 
 import hnswlib
 import numpy as np
@@ -22,6 +21,7 @@ from hrag.engine.embedded.segments.vector_part import VectorPart
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.host import durable_files
 from hrag.text.analysis import analyzer
+from hrag_fast import DenseSearch, NearestRows
 from tests.support.documents.fakes import ANALYZER, query_vector, unit_vectors
 
 FILES = ("index.hnsw", "postings.bin", "rows.npz")
@@ -68,6 +68,15 @@ def path_of(folder: Path, record: SegmentRecord, name: str) -> Path:
     return segment_files.path_of(folder, record.segment_id) / name
 
 
+def nearest(loaded: segment_files.LoadedSegment, query: np.ndarray, count: int) -> NearestRows:
+    """Returns the rows that a search of the segment's graph finds."""
+    rows = loaded.record.rows
+    tail, alive = np.empty((0, len(query)), np.float32), np.ones(rows, np.uint8)
+    return DenseSearch(query, [loaded.vectors], tail, alive, rows, rows, search_cost=0).nearest(
+        count
+    )
+
+
 class WithoutHugePages(mmap.mmap):
     def madvise(self, *_: int) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
@@ -78,7 +87,7 @@ def test_large_segments_are_loaded_with_or_without_huge_pages(
     mmap_class, tmp_path, record, monkeypatch
 ):
     monkeypatch.setattr(segment_files.mmap, "mmap", mmap_class)
-    assert len(segment_files.load(tmp_path, record, huge_from_bytes=0).graph) == 200
+    assert len(segment_files.load(tmp_path, record, huge_from_bytes=0).vectors.graph) == 200
 
 
 def test_a_loaded_segment_finds_the_nearest_leaves(tmp_path, record):
@@ -86,7 +95,7 @@ def test_a_loaded_segment_finds_the_nearest_leaves(tmp_path, record):
     loaded = segment_files.load(tmp_path, record)
     assert loaded.rows.labels.tolist() == list(range(200))
     for seed in range(10):
-        rows, scores = loaded.search(query_vector(seed)).nearest(10)
+        rows, scores, *_ = nearest(loaded, query_vector(seed), 10)
         exact = vectors @ query_vector(seed)
         assert set(rows.tolist()) == set(np.argsort(exact)[-10:].tolist())
         assert np.allclose(scores, exact[rows], atol=1e-5)
@@ -108,7 +117,7 @@ def test_a_segment_has_only_the_indexes_that_its_collection_needs(tmp_path):
         files = segment_files.write(tmp_path, 2, builder.write)
         record = replace(whole, segment_id=2, files=files, **options)
         loaded = segment_files.load(tmp_path, record)
-        assert (loaded.graph is None, loaded.postings is None) == (
+        assert (loaded.vectors is None, loaded.postings is None) == (
             not record.dimension,
             not record.analyzer,
         )
@@ -118,8 +127,8 @@ def test_a_segment_has_only_the_indexes_that_its_collection_needs(tmp_path):
 
 
 def test_a_search_for_more_leaves_than_there_are_finds_all(tmp_path, record):
-    rows, _ = segment_files.load(tmp_path, record).search(query_vector(0)).nearest(1000)
-    assert sorted(rows.tolist()) == list(range(200))
+    found = nearest(segment_files.load(tmp_path, record), query_vector(0), 1000)
+    assert (found.rows.tolist(), found.exact, found.complete) == (list(range(200)), False, True)
 
 
 def test_the_memory_of_a_segment_is_that_of_its_files_arrays_and_codes(tmp_path, record):
@@ -143,10 +152,9 @@ def test_ef_is_larger_for_vectors_of_few_dimensions(tmp_path, record, monkeypatc
     assert segment_files.search_ef(record.dimension, record.items) == 300
     assert segment_files.search_ef(95, 1 << 16) == 300
     assert segment_files.search_ef(96, 1 << 16) == 64
-    loaded = segment_files.load(tmp_path, record)
     used_ef = []
-    graph = SimpleNamespace(search=lambda _, ef: used_ef.append(ef))
-    replace(loaded, graph=graph).search(query_vector(0))
+    monkeypatch.setattr(segment_files, "SegmentVectors", lambda *values: used_ef.append(values[-1]))
+    segment_files.load(tmp_path, record)
     assert used_ef == [300]
 
 
@@ -278,21 +286,24 @@ def test_a_loaded_segment_outlives_its_files(tmp_path, record):
     loaded = segment_files.load(tmp_path, record)
     segment_files.remove(tmp_path, record.segment_id)
     assert list(tmp_path.iterdir()) == []
-    assert len(loaded.search(query_vector(1)).nearest(5)[0]) == 5
+    assert len(nearest(loaded, query_vector(1), 5).rows) == 5
 
 
 @pytest.mark.parametrize("change", ["truncate", "overwrite"])
 def test_changes_to_its_files_do_not_affect_a_loaded_segment(tmp_path, record, change):
     """If the files were mapped, a search would be killed by SIGBUS or follow wrong links."""
     loaded = segment_files.load(tmp_path, record)
-    before = loaded.search(query_vector(1)).nearest(10)
+    before = nearest(loaded, query_vector(1), 10)
     for name, file in record.files.items():
         path = path_of(tmp_path, record, name)
         os.truncate(path, 0)
         if change == "overwrite":
             path.write_bytes(b"\xff" * file.size_bytes)
-    after = loaded.search(query_vector(1)).nearest(10)
-    assert [each.tolist() for each in after] == [each.tolist() for each in before]
+    after = nearest(loaded, query_vector(1), 10)
+    assert [after.rows.tolist(), after.scores.tolist()] == [
+        before.rows.tolist(),
+        before.scores.tolist(),
+    ]
     assert loaded.postings.document_frequencies(IDS, None).tolist() == [100, 100]
 
 
@@ -305,18 +316,21 @@ def test_hnswlib_reads_only_a_verified_copy_of_the_index(tmp_path, record):
     assert [each.name for each in tmp_path.iterdir()] == [path.parent.name]
 
 
-def test_a_search_returns_none_if_the_graph_reaches_too_few_rows(tmp_path, record, monkeypatch):
-    loaded = segment_files.load(tmp_path, record)
-
-    class Disconnected:
-        def search(self, *_: object) -> "Disconnected":
-            return self
-
-        def nearest(self, _: int) -> tuple[np.ndarray, np.ndarray]:
-            return np.zeros(4, np.uint32), np.zeros(4, np.float32)
-
-    assert replace(loaded, graph=Disconnected()).search(query_vector(0)).nearest(5) is None
-    assert replace(loaded, graph=Disconnected()).search(query_vector(0)).nearest(4) is not None
+@pytest.mark.parametrize(("heads", "members"), [(200, 0), (0, 200), (199, 3), (1, 1)])
+def test_rows_that_do_not_match_the_index_are_damage(tmp_path, record, heads, members):
+    """A search would read outside of its arrays if the numbers were not checked."""
+    path = path_of(tmp_path, record, "rows.npz")
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    wrong = {
+        "heads": np.repeat(np.array([0, heads], np.uint32), [200, 1]),
+        "members": np.full(200, members, np.uint32),
+    }
+    np.savez(path, **arrays | wrong)
+    path.chmod(0o600)
+    files = {**record.files, "rows.npz": segment_files.sync_file(path)}
+    with pytest.raises(segment_files.DamagedSegment, match="does not match index"):
+        segment_files.load(tmp_path, replace(record, files=files))
 
 
 # Tests of leaves with exactly the same vector.
@@ -357,7 +371,7 @@ def test_thousands_of_copies_of_one_vector_do_not_hide_other_vectors(tmp_path):
 
     recalls = []
     for row in np.flatnonzero(order < others)[:100]:
-        rows, scores = loaded.search(vectors[row]).nearest(10)
+        rows, scores, *_ = nearest(loaded, vectors[row], 10)
         exact = vectors @ vectors[row]
         assert row in rows
         assert np.allclose(scores, exact[rows], atol=1e-5)
@@ -366,6 +380,6 @@ def test_thousands_of_copies_of_one_vector_do_not_hide_other_vectors(tmp_path):
     assert np.mean(recalls) >= 0.99
 
     copy = vectors[copied[0]]
-    rows, scores = loaded.search(copy).nearest(copies)
+    rows, scores, *_ = nearest(loaded, copy, copies)
     assert set(copied.tolist()) <= set(rows.tolist())
     assert np.allclose(scores[np.isin(rows, copied)], copy @ copy, atol=1e-5)
