@@ -29,7 +29,7 @@ from hrag.cli.terminal import ExitCode, Failure
 from hrag.host.addresses import dial_address
 
 if TYPE_CHECKING:
-    from hrag.config import CommonSettings
+    from hrag.config import CommonSettings, GatewaySettings
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
@@ -269,15 +269,29 @@ def checked_settings(
         load,
     )
 
-    classes = (IndexerSettings, RetrieverSettings, *((GatewaySettings,) if with_gateway else ()))
     wanted, before = dict(environment), dict(os.environ)
     try:
         _replace_environment(wanted)
-        return [load(cls) for cls in classes]
+        settings: list[CommonSettings] = [load(IndexerSettings), load(RetrieverSettings)]
+        if with_gateway:
+            gateway = load(GatewaySettings)
+            _check_gateway_tls(gateway)
+            settings.append(gateway)
+        return settings
     except SettingsError as error:
         raise Failure(str(error), ExitCode.USAGE) from None
     finally:
         _replace_environment(before)
+
+
+def _check_gateway_tls(gateway: "GatewaySettings") -> None:
+    """Raises Failure if the services use TLS, and the gateway beside them would not."""
+    if gateway.tls_cert_file is not None and gateway.ca_file is gateway.cert_file is None:
+        raise Failure(
+            f"HRAG_TLS_CERT_FILE is '{gateway.tls_cert_file}', so the services use TLS: the "
+            "gateway of --http connects to them as any client does and needs HRAG_CA_FILE",
+            ExitCode.USAGE,
+        )
 
 
 def _replace_environment(environment: Mapping[str, str]) -> None:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.processes import ServiceFailed, ServiceProcesses, free_addresses, with_free_port
+from hrag.cli.processes import (
+    ServiceFailed,
+    ServiceProcesses,
+    checked_settings,
+    free_addresses,
+    with_free_port,
+)
+from hrag.cli.terminal import Failure
 from tests.support.servers.processes import children_of
 
 
@@ -34,6 +41,14 @@ def test_a_port_in_use_is_no_free_address():
     following = int(address.rpartition(":")[2]) + 1
     with suppress(OSError), socket.create_server(("127.0.0.1", following)):
         assert free_addresses(1) != [f"127.0.0.1:{following}"]
+
+
+def test_a_gateway_beside_services_with_tls_needs_the_certificates_of_their_authority():
+    tls = {"HRAG_TLS_CERT_FILE": "service.pem", "HRAG_TLS_KEY_FILE": "service.key"}
+    with pytest.raises(Failure, match=r"HRAG_TLS_CERT_FILE is 'service.pem', .*needs HRAG_CA_FILE"):
+        checked_settings(tls, with_gateway=True)
+    assert len(checked_settings(tls)) == 2
+    assert len(checked_settings({**tls, "HRAG_CA_FILE": "ca.pem"}, with_gateway=True)) == 3
 
 
 def test_port_0_becomes_a_free_port():
