@@ -52,6 +52,8 @@ _SESSION_S = 240.0
 _PLACEHOLDERS = {
     "revoke ID ": "revoke $(.venv/bin/hrag keys list --json | jq -r '.[0].id') ",
     "tree DOCUMENT_ID ": "tree retries.md ",
+    "page handbook.pdf --page 7 ": "page handbook.pdf --page 1 ",
+    '"handbook.pdf#0.12"': '"handbook.pdf#0.0"',
 }
 _ADDRESSES = ("127.0.0.1:50051", "127.0.0.1:50052", "127.0.0.1:8080", "9461", "9462")
 _SERVES = re.compile(r"hrag serve|hrag gateway|-m \w+_svc")
