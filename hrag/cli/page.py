@@ -18,6 +18,7 @@ from hrag.cli.options import (
     Indexer,
     Retriever,
     Tenant,
+    check_target,
     connect,
     connection_options,
 )
@@ -112,6 +113,8 @@ def _check(document_id: str, chunk_id: str, target: Path | None, *, is_svg: bool
         raise typer.BadParameter(
             f"{chunk_id} is no chunk of the document {document_id}", param_hint="--chunk"
         )
+    if target is not None:
+        check_target(target)
 
 
 def _svg(image: PageImage) -> bytes:

@@ -112,7 +112,7 @@ def test_bad_lines_are_reported_and_the_other_lines_stored(run, services, tenant
         "import", "-", "--json", data="\n".join(lines).encode(), code=1
     ).stdout.splitlines()
     assert json.loads(summary)["summary"]["unchanged"] == 2
-    assert "first line" in run("import", "-", data=b'{"id": "x"}', code=1).stderr
+    assert "first line" in run("import", "-", data=b'{"id": "x"}', code=2).stderr
     assert "No such file" in run("import", "none.jsonl", code=2).stderr
     assert run("export", "--collection", "none", code=3).stdout == ""
 
@@ -142,5 +142,5 @@ def test_a_failed_export_leaves_no_file(run, tmp_path):
     run("collections", "create", "c")
     run("export", "--collection", "none", "-o", target, code=3)
     assert list(tmp_path.iterdir()) == []
-    refused = run("export", "--collection", "c", "-o", tmp_path / "no" / "out", code=1)
-    assert "No such file" in refused.stderr
+    refused = run("export", "--collection", "c", "-o", tmp_path / "no" / "out", code=2)
+    assert "there is no folder" in refused.stderr

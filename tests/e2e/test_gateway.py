@@ -181,36 +181,44 @@ def test_a_question_without_a_chat_model_is_refused_with_a_reason(
 # These tests use gateways without TLS.
 
 
-def test_the_examples_of_the_guide_run(services: Running) -> None:
+def test_the_examples_of_the_guide_run(services: Running, tmp_path: Path) -> None:
     """The examples use curl. They call services without authentication."""
     assert shutil.which("curl"), "this test needs curl"
     blocks = re.findall(r"^```sh\n(.*?)^```", _GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     examples = [block for block in blocks if "curl" in block]
     addresses = (services.indexer.address, services.retriever.address)
     with gateway_to(*addresses) as gateway:
-        outputs = [_run(example, gateway) for example in examples]
+        outputs = [_run(example, gateway, tmp_path) for example in examples]
     stored, result = outputs[0]
     assert stored["documentId"] == "pets"
     assert result["passages"][0]["chunk"]["documentId"] == "pets"
-    retrieved, hierarchy, status = outputs[1]
+    stored, result = outputs[1]
+    assert stored["documentId"] == "rates"
+    assert result["passages"][0]["chunk"]["documentId"] == "rates"
+    retrieved, hierarchy, status = outputs[2]
     assert retrieved["data"]["results"][0]["id"] == hierarchy["data"]["node"]["id"]
     assert hierarchy["data"]["node"]["document_id"] == "pets"
     assert status["data"]["limits"]["limit"] == 100
-    first, second = outputs[2]
+    first, second = outputs[3]
     assert first["result"]["documentId"] == "a"
     assert (second["line"], second["error"]["error"]["field"]) == (2, "document.txet")
-    # The fourth example asks a question, but the services have no chat model.
-    assert outputs[3][0]["code"] == "failed_precondition"
-    assert outputs[4][0]["records"]
-    assert len(outputs) == 5
+    # The fifth example asks a question, but the services have no chat model.
+    assert outputs[4][0]["code"] == "failed_precondition"
+    assert outputs[5][0]["records"]
+    assert len(outputs) == 6
 
 
-def _run(example: str, gateway: Gateway) -> list[Any]:
-    """Runs an example; returns the JSON documents that it prints."""
+def _run(example: str, gateway: Gateway, folder: Path) -> list[Any]:
+    """Runs an example in a folder; returns the JSON documents that it prints."""
     script = f"URL={gateway.url}\n" + example.replace("URL=http://127.0.0.1:8080\n", "")
     script = script.replace("curl ", "curl --silent --write-out '\\n' ")
     done = subprocess.run(
-        ["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-ec", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=folder,
     )
     return [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
 

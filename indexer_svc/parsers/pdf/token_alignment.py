@@ -141,9 +141,11 @@ def _paired(
 ) -> Iterator[TokenPair]:
     """Yields the pairs of blocks, and of the words between them."""
     before = _Block(0, 0, 0)
+    is_whole = len(left) == len(ours) and len(right) == len(theirs)
     for block in (*blocks, _Block(len(left), len(right), 0)):
         between = left[before.left_end : block.left], right[before.right_end : block.right]
-        if all(between):
+        # Without a block, or in what an alignment has left, nothing says that they belong together.
+        if blocks and is_whole and all(between):
             yield from _character_pairs(*between, ours, theirs)
         for offset in range(block.size):
             index = left[block.left + offset]

@@ -41,6 +41,8 @@ ALL_TENANTS = {
     ("maintenance.reclaim", "_DELETED"),
     ("maintenance.worker", "_SURVEY"),
     ("write.unsummarised", "_COLLECTIONS"),
+    ("write.writer", "_TENANTS"),
+    ("write.writer", "_LEAVES_OF_TENANTS"),
     ("write.writer", "_TOTALS"),
 }
 """The statements that are meant for the rows of all tenants, so they bind none.
