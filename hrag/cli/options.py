@@ -182,12 +182,23 @@ def warn_of_unused(why: str, options: Mapping[str, bool]) -> None:
 
 def check_target(path: Path) -> None:
     """Raises Failure if no file can be written at `path`. It is called before any work is done."""
+    try:
+        problem = _problem_of_target(path)
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise Failure(f"{path}: {problem}", ExitCode.USAGE)
+
+
+def _problem_of_target(path: Path) -> str:
     if not path.parent.is_dir():
-        raise Failure(f"{path}: there is no folder {path.parent}", ExitCode.USAGE)
+        return f"there is no folder {path.parent}"
     if path.is_dir():
-        raise Failure(f"{path}: it is a folder; it must be a file", ExitCode.USAGE)
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise Failure(f"{path}: {os.strerror(errno.EACCES)}", ExitCode.USAGE)
+        return "it is a folder; it must be a file"
+    # A file is replaced by a new one. A pipe or a device is written to.
+    is_replaced = path.is_file() or not path.exists()
+    writable = os.access(path.parent if is_replaced else path, os.W_OK)
+    return "" if writable else os.strerror(errno.EACCES)
 
 
 def option_group(

@@ -36,8 +36,11 @@ _WATCH_S = 0.2
 # The file with the first and the last ephemeral port, and Linux's default for the first one.
 _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_EPHEMERAL_PORT = 32_768
-# Few services listen at ports from here to the ephemeral ones.
+# Few services listen at ports from here to the ephemeral ones. Only root may use lower ones than
+# the first unprivileged port.
 _FIRST_FREE_PORT = 10_000
+_FIRST_UNPRIVILEGED_PORT = 1024
+_LAST_PORT = 65_535
 _PORTS_TRIED = 1000
 _WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
 # The exit codes of a service that was stopped without a problem. The code is -SIGTERM if the
@@ -315,11 +318,16 @@ def free_addresses(count: int) -> list[str]:
 
 @cache
 def _ports() -> Iterator[int]:
-    """Returns an endless iterator of the ports below the ephemeral ones, from a random one on."""
+    """Returns an endless iterator of the ports below the ephemeral ones, from a random one on.
+
+    If too few ports are below them, the ephemeral ones are included.
+    """
     try:
         last = int(_EPHEMERAL_PORTS.read_text("ascii").split()[0])
     except OSError:
         last = _FIRST_EPHEMERAL_PORT
+    if last < 2 * _FIRST_UNPRIVILEGED_PORT:
+        last = _LAST_PORT
     ports = range(min(_FIRST_FREE_PORT, last // 2), last)
     start = random.randrange(len(ports))
     return cycle((*ports[start:], *ports[:start]))

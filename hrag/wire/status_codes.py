@@ -74,7 +74,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
     errors.StoreUnusable: Situation(_CODE.UNAVAILABLE, "STORE_UNUSABLE"),
     errors.FolderRefused: Situation(_CODE.UNAVAILABLE, "FOLDER_REFUSED"),
-    errors.DatabaseRefused: Situation(_CODE.UNAVAILABLE, "DATABASE_REFUSED", 1.0),
+    errors.DatabaseRefused: Situation(_CODE.UNAVAILABLE, "DATABASE_REFUSED"),
     errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
     errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
     errors.NotSupported: Situation(_CODE.UNIMPLEMENTED, "NOT_SUPPORTED"),

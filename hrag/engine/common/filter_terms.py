@@ -79,12 +79,25 @@ def field_prefix(field: str) -> bytes:
     return bytes([len(name)]) + name
 
 
+_FORMAT_PREFIX = field_prefix(MIME_TYPE)
+
+
 def term(prefix: bytes, value: FilterValue) -> bytes:
     """Returns the filter term of a value: the key by which filters find documents with this value.
 
     `prefix` identifies the field; `field_prefix` returns it.
     """
     return prefix + _typed(value)
+
+
+def format_term(mime_type: str) -> bytes:
+    """Returns the filter term of a document's format, which nearly all documents share."""
+    return term(_FORMAT_PREFIX, mime_type)
+
+
+def is_format_term(term: bytes) -> bool:
+    """Returns True if a filter term is that of a document's format."""
+    return term.startswith(_FORMAT_PREFIX)
 
 
 def matching_terms(match: Match) -> set[bytes]:
@@ -96,9 +109,8 @@ def matching_terms(match: Match) -> set[bytes]:
     if match.field not in FORMAT_FIELDS:
         prefix = field_prefix(match.field)
         return {term(prefix, value) for value in match.values}
-    prefix = field_prefix(MIME_TYPE)
     formats = (format_in(match.field, str(value)) for value in match.values)
-    return {term(prefix, known.mime_type) for known in formats if known is not None}
+    return {format_term(known.mime_type) for known in formats if known is not None}
 
 
 def all_terms(prefix: bytes) -> TermRange:

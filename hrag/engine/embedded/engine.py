@@ -55,7 +55,9 @@ class EmbeddedEngine:
                 "this engine has opened its store already; open the writer once, before any reader"
             )
         settings = self._settings
-        self._store = open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
+        self._store = open_for_writing(
+            settings.data_dir, settings.disk_reserve_bytes, upgrades=True
+        )
         self._worker = MaintenanceWorker(self._store, settings.segment_min_leaves)
         return EmbeddedWriter(self._store, self._worker, quota_of=quota_of)
 

@@ -224,8 +224,11 @@ class Store:
 # Functions that open a store.
 
 
-def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
+def open_for_writing(directory: Path, reserve_bytes: int = 0, *, upgrades: bool = False) -> Store:
     """Opens a store for writing. Creates the store if it does not exist.
+
+    `upgrades` says if a store of the schema version before this one is upgraded. If not, it is
+    refused, because the version of hrag that wrote it could not open it any more.
 
     Only one process at a time may have a store open for writing. A write of documents is refused if
     it would leave less than `reserve_bytes` of the disk free. In addition, disk blocks inside
@@ -246,7 +249,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
         env = _open_env(directory, readonly=False)
         store = Store(env, directory, reserve_bytes, (indexer, users))
         undo.callback(store.close)
-        _create_databases(store)
+        _create_databases(store, upgrades=upgrades)
         with location.explained_errors(directory):
             store.reserve_disk()
         undo.pop_all()
@@ -286,13 +289,15 @@ def open_alone(directory: Path) -> Store:
     return store
 
 
-def _create_databases(store: Store) -> None:
+def _create_databases(store: Store, *, upgrades: bool) -> None:
     """Creates all LMDB databases if the store is new; otherwise opens the existing databases.
 
-    Upgrades a store of the schema version before this one.
+    If `upgrades`, upgrades a store of the schema version before this one.
     """
     if store.env.stat()["entries"]:
-        if _find_databases(store, upgrades=True) != schema.SCHEMA_VERSION:
+        version = _find_databases(store, upgrades=upgrades)
+        if version != schema.SCHEMA_VERSION:
+            _log.info("store_upgrading", from_version=version, to_version=schema.SCHEMA_VERSION)
             with store.write() as txn:
                 schema_upgrade.upgrade(txn)
             _log.info("store_upgraded", schema_version=schema.SCHEMA_VERSION)
@@ -352,8 +357,7 @@ def _require_version(store: Store, version: int) -> None:
     if version == schema_upgrade.UPGRADED_VERSION:
         raise StoreMissing(
             f"the store in {store.directory} has schema version {version}; an indexer of this "
-            f"version of hrag upgrades it to {schema.SCHEMA_VERSION} when it starts; restore a "
-            "backup with the version of hrag that wrote it"
+            f"version of hrag upgrades it to {schema.SCHEMA_VERSION} when it starts"
         )
     if version != schema.SCHEMA_VERSION:
         raise StoreUnusable(

@@ -18,7 +18,7 @@ from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import seed_of
 from hrag.engine.embedded.store.tables import Database, TableTxn, stored_entries
-from hrag.values.filters import MIME_TYPE, Match
+from hrag.values.filters import Match
 
 _TERMS = "terms"
 
@@ -27,7 +27,6 @@ _ALL_BITS = (1 << 64) - 1
 _CHECK_BITS = LEAF_BITS
 # The multiplier of Fibonacci hashing: 2 ** 64 divided by the golden ratio.
 _FACTOR = 0x9E3779B97F4A7C15
-_FORMAT_PREFIX = filter_terms.field_prefix(MIME_TYPE)
 
 
 def field_prefix(collection: int, field: str) -> bytes:
@@ -68,11 +67,6 @@ def ordinals_of_entries(
     products >>= np.uint64(64 - _CHECK_BITS)
     damaged = products != entries & np.uint64((1 << _CHECK_BITS) - 1)
     return ordinals, damaged
-
-
-def is_format_term(term: bytes) -> bool:
-    """Returns True if a key of the database `terms` is the term of a format: a MIME type."""
-    return term.startswith(_FORMAT_PREFIX, schema.COLLECTION_BYTES)
 
 
 def terms_of(document: DocumentRecord) -> list[bytes]:

@@ -3,8 +3,8 @@
 The upgrade is one transaction, so a process that is killed meanwhile leaves the store as it was.
 """
 
+from hrag.engine.common.filter_terms import format_term
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.metadata_terms import is_format_term, terms_of
 from hrag.engine.embedded.store.transactions import Txn
 
 UPGRADED_VERSION = 9
@@ -16,9 +16,9 @@ def upgrade(txn: Txn) -> None:
     A document whose record is damaged gets no term: `hrag check` reports it anyway.
     """
     for collection in list(txn.collections.keys()):
-        for (_, ordinal), entry in list(txn.ordinals.sound_entries(collection)):
+        for (_, ordinal), entry in txn.ordinals.sound_entries(collection):
             document = txn.documents.get_sound(schema.address(entry.slot, collection, ordinal))
-            if document is not None:
-                for term in filter(is_format_term, terms_of(document)):
-                    txn.terms.add(term, ordinal)
+            if document is not None and document.mime_type:
+                term = schema.u32(collection) + format_term(document.mime_type)
+                txn.terms.add(term, ordinal)
     txn.put_number(schema.SCHEMA, schema.SCHEMA_VERSION)

@@ -12,10 +12,10 @@ immediately, although LMDB's pages are freed later, in the background.
 from collections.abc import Sequence
 from itertools import starmap
 
+from hrag.engine.common.filter_terms import is_format_term
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.embedded.store import content, originals, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
-from hrag.engine.embedded.store.metadata_terms import is_format_term
 from hrag.engine.embedded.store.transactions import Txn
 
 # Sizes in bytes in LMDB's file format 0.9. A page has 4 KiB and begins with a header. An entry is
@@ -69,7 +69,9 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]
-    entries += [(len(term), _U64) for term in terms if not is_format_term(term)]
+    entries += [
+        (len(term), _U64) for term in terms if not is_format_term(term[schema.COLLECTION_BYTES :])
+    ]
     return sum(map(_appended_bytes, values)) + sum(starmap(_inserted_bytes, entries))
 
 

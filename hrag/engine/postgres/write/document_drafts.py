@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.engine.common.document_results import record_of
-from hrag.engine.common.filter_terms import terms_of
+from hrag.engine.common.filter_terms import is_format_term, terms_of
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.summary_documents import as_document
 from hrag.engine.common.validation import check_shapes
@@ -111,7 +111,8 @@ def with_size(record: DocumentRecord, terms: tuple[bytes, ...]) -> DocumentRecor
     """Returns the record with its `stored_bytes`, the size that counts against the quota.
 
     This size approximates the real size within a factor of two. It includes the text, the tree,
-    vectors in half precision, the original, the record, the filter terms, and a constant for each
+    vectors in half precision, the original, the record, the filter terms except for that of the
+    format, which older documents got later, and a constant for each
     table row and its index entry. It includes neither the lexical index nor the HNSW index. The
     size depends neither on the ids and sequence numbers that the store assigns nor on the length of
     the tenant's id. So the same document always has the same size, no matter when and where it is
@@ -123,6 +124,6 @@ def with_size(record: DocumentRecord, terms: tuple[bytes, ...]) -> DocumentRecor
     size_bytes = len(plain.to_bytes()) + record.text_bytes + CHUNK.itemsize * chunks
     size_bytes += 2 * len(record.document_id) + 2 * _ROW_BYTES
     size_bytes += record.vector_bytes // 2 + leaf_bytes * record.leaf_count
-    size_bytes += sum(2 * len(term) + _ROW_BYTES for term in terms)
+    size_bytes += sum(2 * len(term) + _ROW_BYTES for term in terms if not is_format_term(term))
     size_bytes += 0 if record.original is None else record.original.size_bytes
     return replace(record, stored_bytes=size_bytes)

@@ -57,6 +57,8 @@ def run(*arguments: str, **variables: str) -> Any:
         ("eval q.jsonl --judge", "require a chat model: set HRAG_CHAT_MODEL"),
         ("eval q.jsonl --resume a.md", "a.md"),
         ("eval q.jsonl --html none/r.html", "none/r.html: there is no folder none"),
+        ("page d -o none/p.png", "none/p.png: there is no folder none"),
+        (f"original d -o {'a' * 300}", "File name too long"),
         ("ingest none.md", "none.md: No such file or directory"),
         ("ingest none.md also/none", "none.md: No such file or directory"),
         ("ingest a.md --id a/../b --create", "document_id is 'a/../b'"),

@@ -11,6 +11,7 @@ import pytest
 from hrag.cli.processes import (
     ServiceFailed,
     ServiceProcesses,
+    _ports,
     checked_settings,
     free_addresses,
     with_free_port,
@@ -34,6 +35,16 @@ def test_no_program_gets_a_free_address_by_chance():
     ports = [int(free_addresses(1)[0].rpartition(":")[2]) for _ in range(50)]
     assert len(set(ports)) == 50
     assert all(1024 <= port < first for port in ports)
+
+
+def test_a_machine_whose_ephemeral_ports_begin_early_has_free_addresses(monkeypatch, tmp_path):
+    """A common setting: programs may connect from all ports from 1024 on."""
+    ports = tmp_path / "ip_local_port_range"
+    ports.write_text("1024\t65535\n")
+    monkeypatch.setattr("hrag.cli.processes._EPHEMERAL_PORTS", ports)
+    monkeypatch.setattr("hrag.cli.processes._ports", _ports.__wrapped__)
+    (address,) = free_addresses(1)
+    assert int(address.rpartition(":")[2]) >= 1024
 
 
 def test_a_port_in_use_is_no_free_address():

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from hrag.config import EngineSettings
-from hrag.engine.common.records import DocumentRecord
+from hrag.engine.common.filter_terms import is_format_term
 from hrag.engine.embedded.engine import EmbeddedEngine
 from hrag.engine.embedded.store import schema, schema_upgrade
 from hrag.engine.embedded.store.environment import open_for_reading, open_for_writing
-from hrag.engine.embedded.store.metadata_terms import is_format_term
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.errors import StoreMissing
+from hrag.errors import StoreMissing, StoreUnavailable
 from hrag.filters import Filter, Match, NoneOf
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
 
@@ -35,7 +34,7 @@ def store_dir(tmp_path: Path) -> Path:
         with store.write() as txn:
             stored = [(bytes(key), bytes(entry)) for key, entry in txn.terms.stored()]
             for key, entry in stored:
-                if is_format_term(key):
+                if is_format_term(key[schema.COLLECTION_BYTES :]):
                     txn.raw.delete(key, entry, db=store.databases["terms"].handle)
             txn.put_number(schema.SCHEMA, schema_upgrade.UPGRADED_VERSION)
     return folder
@@ -64,29 +63,40 @@ def test_a_reader_waits_for_the_indexer_that_upgrades_the_store(store_dir: Path)
     assert (store_dir / "data.mdb").read_bytes() == before
 
 
+@pytest.mark.parametrize("command", ["reindex", "repair", "check", "vacuum"])
+def test_commands_upgrade_nothing(store_dir: Path, command: str) -> None:
+    """The version of hrag that wrote the store can open it until an indexer upgrades it."""
+    before = (store_dir / "data.mdb").read_bytes()
+    settings = EngineSettings(HRAG_DATA_DIR=store_dir)
+    administration = EmbeddedEngine(settings).administration()
+    with pytest.raises(StoreUnavailable, match="schema version 9; an indexer"):
+        list(getattr(administration, command)() or ())
+    assert (store_dir / "data.mdb").read_bytes() == before
+
+
 def test_an_upgrade_that_fails_changes_nothing(
     store_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = iter((schema_upgrade.terms_of,))
+    calls = iter((schema_upgrade.format_term,))
 
-    def terms_of_one(document: DocumentRecord) -> list[bytes]:
-        return next(calls)(document)
+    def format_term_of_one(mime_type: str) -> bytes:
+        return next(calls)(mime_type)
 
     with monkeypatch.context() as failing:
-        failing.setattr(schema_upgrade, "terms_of", terms_of_one)
+        failing.setattr(schema_upgrade, "format_term", format_term_of_one)
         with pytest.raises(StopIteration):
-            open_for_writing(store_dir)
+            open_for_writing(store_dir, upgrades=True)
     with pytest.raises(StoreMissing, match="schema version 9"):
         open_for_reading(store_dir)
     assert found(store_dir, Match("format", ("pdf",))) == ["d1"]
 
 
 def test_a_damaged_record_does_not_prevent_the_upgrade(store_dir: Path) -> None:
-    with closing(open_for_writing(store_dir)) as store, store.write() as txn:
+    with closing(open_for_writing(store_dir, upgrades=True)) as store, store.write() as txn:
         key, value = next((bytes(k), bytes(v)) for k, v in txn.documents.stored())
         txn.raw.put(
             key, value[:-1] + bytes([value[-1] ^ 1]), db=store.databases["documents"].handle
         )
         txn.put_number(schema.SCHEMA, schema_upgrade.UPGRADED_VERSION)
-    with closing(open_for_writing(store_dir)) as store, store.read() as txn:
+    with closing(open_for_writing(store_dir, upgrades=True)) as store, store.read() as txn:
         assert txn.number(schema.SCHEMA) == schema.SCHEMA_VERSION
