@@ -100,7 +100,8 @@ def test_commands_that_the_database_replaces_are_refused_with_its_tool(
 ) -> None:
     done = _hrag(operated.services, *arguments)
     assert done.returncode != 0, done.stdout
-    audited, error = done.stderr.splitlines()
+    warning, audited, error = done.stderr.splitlines()
+    assert warning.startswith("warning: HRAG_DATA_DIR, HRAG_DISK_RESERVE_BYTES have no effect")
     assert "dbname=" in audited
     assert str(operated.services.data_dir) not in audited
     assert error.startswith("error: hrag cannot do this for a store in PostgreSQL: ")
