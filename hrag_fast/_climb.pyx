@@ -132,6 +132,8 @@ cdef object array_of(object dtype, const void* items, size_t count, size_t item_
     """
     cdef object array = empty(count, dtype)
     cdef Py_buffer buffer
+    if not count:  # `items` may be NULL.
+        return array
     PyObject_GetBuffer(array, &buffer, PyBUF_WRITABLE)
     memcpy(buffer.buf, items, count * item_bytes)
     PyBuffer_Release(&buffer)
