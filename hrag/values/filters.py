@@ -234,7 +234,8 @@ def field_named(key: str) -> str:
 
 def format_in(field: str, value: str) -> Format | None:
     """Returns the format that a value of `mime_type` or `format` names; None if it names none."""
-    return format_of(plain_mime_type(value)) if field == MIME_TYPE else format_named(value)
+    name = plain_mime_type(value)
+    return format_of(name) if field == MIME_TYPE else format_named(name)
 
 
 def only_document(filter: Filter, document_id: str) -> Filter:
