@@ -33,9 +33,10 @@ def test_the_unit_starts_a_command_of_hrag(options: dict[str, str]) -> None:
 
 def test_the_unit_sets_variables_of_hrag(options: dict[str, str]) -> None:
     known = (ROOT / ".env.example").read_text("utf-8")
-    for variable in shlex.split(options["Environment"]):
-        assert f"\n{variable.partition('=')[0]}=" in known
-    assert options["StateDirectory"] in options["Environment"]
+    variables = dict(each.split("=", 1) for each in shlex.split(options["Environment"]))
+    for name in variables:
+        assert f"\n{name}=" in known
+    assert variables["HRAG_DATA_DIR"] == f"/var/lib/{options['StateDirectory']}"
 
 
 def test_a_stop_has_time_for_running_calls(options: dict[str, str]) -> None:

@@ -25,7 +25,15 @@ from hrag.integrations import native_filters
 from hrag.integrations.bound_search import BoundSearch
 from hrag.integrations.citation import citation
 from hrag.values.errors import InvalidArgument, TooLarge
-from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
+from hrag.values.filters import (
+    FORMAT_FIELDS,
+    MAX_FILTER_DEPTH,
+    METADATA,
+    AllOf,
+    AnyOf,
+    Filter,
+    NoneOf,
+)
 from hrag.values.ids import quoted
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, SearchMode
@@ -255,13 +263,18 @@ def _field(key: object, path: str) -> str:
     """Returns the name of the field in hrag's filters for `key`, a field in a Haystack filter.
 
     As in Haystack, a name that is not a field of Haystack's Document is treated as a key of `meta`.
+    Only `format` and `mime_type` differ with `meta.` before them: the `meta` of a returned document
+    does not contain the format of the document, so such a key is from the document's metadata.
     `path` names the field in error messages. Raises InvalidArgument for a field that hrag cannot
     filter by.
     """
     if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
         allowed = "meta.<key>: hrag filters by metadata, id, title, source and format"
         raise _invalid(path, key, allowed)
-    return native_filters.field_of(key.removeprefix(_META), path)
+    name = key.removeprefix(_META)
+    if name != key and name in FORMAT_FIELDS:
+        return METADATA + name
+    return native_filters.field_of(name, path)
 
 
 def _invalid(path: str, value: object, allowed: str) -> InvalidArgument:

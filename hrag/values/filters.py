@@ -44,6 +44,8 @@ DOCUMENT_FIELDS = (DOCUMENT_ID, TITLE, SOURCE, MIME_TYPE, FORMAT)
 """The fields that are not in the metadata. Their values are texts."""
 FORMAT_FIELDS = (MIME_TYPE, FORMAT)
 """The fields whose values name the format of a document. Every document has one format."""
+MISSING_KEY = f"a key is missing: it must be {', '.join(DOCUMENT_FIELDS)} or a metadata key"
+"""What is wrong with a condition of a person whose key is empty or only the prefix `metadata.`."""
 
 FilterValue: TypeAlias = str | float | bool | date
 Bound: TypeAlias = float | date
@@ -234,7 +236,8 @@ def field_named(key: str) -> str:
 
 def format_in(field: str, value: str) -> Format | None:
     """Returns the format that a value of `mime_type` or `format` names; None if it names none."""
-    return format_of(plain_mime_type(value)) if field == MIME_TYPE else format_named(value)
+    name = plain_mime_type(value)
+    return format_of(name) if field == MIME_TYPE else format_named(name)
 
 
 def only_document(filter: Filter, document_id: str) -> Filter:

@@ -142,6 +142,12 @@ def test_output_that_was_not_printed_is_found() -> None:
     assert unprinted(shown, 'log {x} {"a": 2}{"b": 1}') == ['{"a": 1}']
 
 
+@pytest.mark.parametrize("text", ["", "[1, 2]", "{broken: 1}", '{"a": 1}\n{"a": 2', '{"a": 1} …'])
+def test_a_block_of_json_that_could_not_be_compared_is_refused(text: str) -> None:
+    with pytest.raises(AssertionError, match="must be JSON objects"):
+        unprinted(OutputBlock("json", text, "", ""), '{"a": 1}')
+
+
 def _outputs(page: Path) -> list[OutputBlock]:
     return [block for block in session_blocks(page) if isinstance(block, OutputBlock)]
 

@@ -14,7 +14,7 @@ from haystack.utils.filters import document_matches_filter
 
 from hrag import errors
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
-from hrag.integrations.haystack import HragRetriever
+from hrag.integrations.haystack import HragRetriever, filter_of
 from hrag.types import Aggregation, SearchMode
 from tests.frameworks.conftest import DOCUMENTS, QUERY, TENANT
 from tests.support.servers.processes import Running
@@ -115,6 +115,22 @@ def test_filters_of_hrag_are_saved(make):
     loaded = HragRetriever.from_dict(saved)
     assert loaded.filters == filters
     assert loaded.to_dict() == saved
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("format", "format"),
+        ("mime_type", "mime_type"),
+        ("meta.format", "metadata.format"),
+        ("meta.mime_type", "metadata.mime_type"),
+        ("metadata.format", "metadata.format"),
+        ("meta.metadata.format", "metadata.format"),
+        ("meta.title", "title"),
+    ],
+)
+def test_a_format_in_meta_is_a_key_of_the_metadata(key, field):
+    assert filter_of(condition(key, "==", "application/pdf")) == Match(field, ("application/pdf",))
 
 
 def test_a_token_itself_is_neither_saved_nor_shown(make):

@@ -5,7 +5,6 @@ and scores. The text "..." in shown JSON stands for any value.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from tests.support.manuals import OutputBlock
@@ -15,12 +14,16 @@ _VARYING = frozenset({"timestamp", "ms", "pid", "request_id", "requestId", "scor
 
 
 def unprinted(block: OutputBlock, output: str) -> list[str]:
-    """Returns the lines of a block that `output` does not contain; in JSON a line is a document."""
+    """Returns the lines of a block that `output` does not contain; in JSON a line is a document.
+
+    Raises AssertionError if a block of JSON is empty or contains anything but JSON objects.
+    """
     lines = block.text.strip().splitlines()
     if block.language != "json":
         return [line for line in lines if line.strip() not in output]
-    printed = list(_documents(output))
-    shown = _documents(block.text)
+    printed, _ = _documents(output)
+    shown, rest = _documents(block.text)
+    assert (bool(shown), rest) == (True, ""), f"a block must be JSON objects:\n{block.text}"
     return [json.dumps(one) for one in shown if not any(matches(one, other) for other in printed)]
 
 
@@ -40,14 +43,15 @@ def matches(shown: Any, printed: Any) -> bool:
     return bool(shown == printed)
 
 
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects in a text that may contain anything else between them."""
-    decoder, start = json.JSONDecoder(), text.find("{")
-    while start >= 0:
+def _documents(text: str) -> tuple[list[dict[str, Any]], str]:
+    """Returns the JSON objects in a text, and the text between them."""
+    decoder, documents, rest, at = json.JSONDecoder(), [], "", 0
+    while (start := text.find("{", at)) >= 0:
+        rest += text[at:start]
         try:
-            document, end = decoder.raw_decode(text, start)
+            document, at = decoder.raw_decode(text, start)
         except ValueError:
-            end = start + 1
+            rest, at = f"{rest}{{", start + 1
         else:
-            yield document
-        start = text.find("{", end)
+            documents.append(document)
+    return documents, (rest + text[at:]).strip()

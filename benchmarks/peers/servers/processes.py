@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.peers.memory import descendants
+from hrag.cli.processes import free_addresses
 
 HOST = "127.0.0.1"
 _START_S = 60.0
@@ -20,10 +21,8 @@ _TIMES = slice(11, 15)
 
 
 def free_port() -> int:
-    """Returns a port of HOST that is free at the moment."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return int(listener.getsockname()[1])
+    """Returns a port of HOST that is free at the moment; see `free_addresses`."""
+    return int(free_addresses(1)[0].rpartition(":")[2])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,11 @@ def test_processor_time_includes_descendants_that_have_ended():
         assert 0.2 <= processes.processor_s([parent.pid]) < 5
         parent.stdin.close()
     assert processes.processor_s([parent.pid]) == 0
+
+
+def test_a_free_port_is_none_that_the_kernel_gives_to_connections():
+    ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()
+    assert processes.free_port() < int(ephemeral[0])
 
 
 def test_a_server_listens_on_loopback_and_ends_with_the_block(tmp_path):

@@ -47,6 +47,7 @@ def nested_filter(depth: int) -> Filter:
         AllOf((AGES,) * MAX_FILTER_RANGES),
         Match("mime_type", ("text/html", "Application/XHTML+xml; charset=utf-8")),
         Match("format", ("pdf", ".PDF", "markdown", "html", "docx", "text", "text/x-python")),
+        Match("format", ("text/html; charset=utf-8", "Application/XHTML+xml;charset=utf-8")),
         Exists("metadata.format"),
         Range("metadata.mime_type", above=1),
     ],
