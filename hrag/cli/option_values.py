@@ -18,6 +18,7 @@ import typer
 from hrag.values.filters import (
     DOCUMENT_FIELDS,
     METADATA,
+    MISSING_KEY,
     AllOf,
     Bound,
     Exists,
@@ -122,10 +123,7 @@ def _filter_field(key: str, start: int) -> str:
         )
     key = key.strip()
     if key in ("", METADATA):
-        raise Malformed(
-            f"a key is missing: it must be {', '.join(DOCUMENT_FIELDS)} or a metadata key",
-            start + len(key),
-        )
+        raise Malformed(MISSING_KEY, start + len(key))
     return field_named(key)
 
 

@@ -26,7 +26,7 @@ from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
 from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import InvalidArgument
-from hrag.values.filters import field_named
+from hrag.values.filters import METADATA, MISSING_KEY, field_named
 from hrag.values.ids import quoted
 
 _SEARCH = method_named("Search")
@@ -159,11 +159,12 @@ def _filter(value: Any) -> dict[str, Any] | None:
 def _condition(value: Any, path: str) -> dict[str, Any]:
     condition = _object(value, path, _CONDITION)
     name_or_names = condition.get("name")
-    names = name_or_names if isinstance(name_or_names, list) else [name_or_names]
-    fields = [field_named(name) for name in names if isinstance(name, str) and name]
-    if not fields or len(fields) < len(names):
+    names: list[Any] = name_or_names if isinstance(name_or_names, list) else [name_or_names]
+    if not names or not all(isinstance(name, str) for name in names):
         raise _invalid(f"{path}.name", "must be the name of a field, or an array of names")
-    filters = [_comparison(field, condition, path) for field in fields]
+    if any(name.strip() in ("", METADATA) for name in names):
+        raise InvalidArgument(f"{path}.name: {MISSING_KEY}", field=f"{path}.name")
+    filters = [_comparison(field_named(name), condition, path) for name in names]
     return filters[0] if len(filters) == 1 else {"anyOf": {"filters": filters}}
 
 

@@ -44,6 +44,8 @@ DOCUMENT_FIELDS = (DOCUMENT_ID, TITLE, SOURCE, MIME_TYPE, FORMAT)
 """The fields that are not in the metadata. Their values are texts."""
 FORMAT_FIELDS = (MIME_TYPE, FORMAT)
 """The fields whose values name the format of a document. Every document has one format."""
+MISSING_KEY = f"a key is missing: it must be {', '.join(DOCUMENT_FIELDS)} or a metadata key"
+"""What is wrong with a condition of a person whose key is empty or only the prefix `metadata.`."""
 
 FilterValue: TypeAlias = str | float | bool | date
 Bound: TypeAlias = float | date

@@ -110,6 +110,22 @@ def test_a_name_is_a_field_of_documents_or_a_key_of_the_metadata(name: str, fiel
     assert _filter("is", "pdf", name) == {"match": {"field": field, "values": [{"text": "pdf"}]}}
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *(
+            (name, ".name: a key is missing: it must be document_id, title, source,")
+            for name in ("", " ", "metadata.", ["team", "metadata."], ["", "team"])
+        ),
+        *((name, ".name must be the name of a field") for name in (None, [], 7, ["team", None])),
+    ],
+)
+def test_a_condition_without_a_key_is_refused(name: Any, words: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=words) as refused:
+        _filter("is", "pdf", name)
+    assert refused.value.field == "metadata_condition.conditions[0].name"
+
+
 def test_conditions_may_be_alternatives() -> None:
     condition = {"name": "team", "comparison_operator": "not empty"}
     conditions = {"logical_operator": "or", "conditions": [condition, condition]}
