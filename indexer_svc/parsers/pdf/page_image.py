@@ -18,8 +18,9 @@ from indexer_svc.parsers.recognised_words import RecognisedWords
 from indexer_svc.parsers.recognition import PageRecogniser
 
 _POINTS_PER_INCH = 72
-# An A4 page has 8.7 million pixels at 300 dots per inch. A pixel takes three bytes.
-MAX_IMAGE_PIXELS = 12_000_000
+# At MAX_DPI, a page of A4 has 8.7 million pixels, and a square page or picture with the longer side
+# of A4 has 12.3 million. A pixel takes three bytes.
+MAX_IMAGE_PIXELS = 12_500_000
 # Level 3 compresses a page of text by 5 % less than the default, in a third of the time.
 _COMPRESSION = 3
 _FIELD = "page"

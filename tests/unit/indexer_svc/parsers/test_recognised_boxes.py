@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from hrag.errors import TooLarge, UnreadableDocument
+from hrag.values.page_images import MAX_DPI
 from indexer_svc.parsers.pdf.recognised_boxes import recognised_boxes, recognised_words
 from indexer_svc.parsers.picture import page_image, page_words
 from indexer_svc.parsers.recognised_words import RecognisedWords
@@ -171,10 +172,16 @@ def test_each_page_of_a_tiff_is_shown() -> None:
         page_image(content, 3, 36, "", [], MAX_PNG)
 
 
+def test_every_picture_is_shown_at_the_highest_resolution() -> None:
+    """A square one has the most pixels, because the longer side of each counts as that of A4."""
+    shown = page_image(file_of(Image.new("L", (9, 9))), 0, MAX_DPI, "", [], MAX_PNG)
+    assert (shown.width_pixels, shown.height_pixels) == (3508, 3508)
+
+
 def test_a_picture_beyond_a_limit_is_refused_with_the_number() -> None:
     square = file_of(Image.new("L", (2000, 2000)))
-    with pytest.raises(TooLarge, match=r"12,306,064 pixels; at most 12,000,000 are allowed"):
-        page_image(square, 0, 300, "", [], MAX_PNG)
+    with pytest.raises(TooLarge, match=r"21,883,684 pixels; at most 12,500,000 are allowed"):
+        page_image(square, 0, 400, "", [], MAX_PNG)
     with pytest.raises(TooLarge, match=r"at most 10 are allowed \(HRAG_MAX_REPLY_BYTES\)"):
         page_image(square, 0, 36, "", [], 10)
     whole = file_of(image_of("RGB", (300, 200)))

@@ -178,7 +178,7 @@ def test_a_page_that_cannot_be_shown_is_refused():
 
 
 def test_an_image_beyond_a_limit_is_refused_with_the_number():
-    with pytest.raises(TooLarge, match=r"12,000,000 are allowed; ask for a lower dpi"):
+    with pytest.raises(TooLarge, match=r"12,500,000 are allowed; ask for a lower dpi"):
         page_image(pdf_of_streams([COLUMNS]), 0, 400, "", [], MAX_PNG)
     with pytest.raises(TooLarge, match=r"at most 1,000 are allowed \(HRAG_MAX_REPLY_BYTES\)"):
         page_image(pdf_of_streams([COLUMNS]), 0, 72, "", [], 1_000)
