@@ -159,7 +159,7 @@ def _filter(value: Any) -> dict[str, Any] | None:
 def _condition(value: Any, path: str) -> dict[str, Any]:
     condition = _object(value, path, _CONDITION)
     name_or_names = condition.get("name")
-    names = name_or_names if isinstance(name_or_names, list) else [name_or_names]
+    names: list[Any] = name_or_names if isinstance(name_or_names, list) else [name_or_names]
     if not names or not all(isinstance(name, str) for name in names):
         raise _invalid(f"{path}.name", "must be the name of a field, or an array of names")
     if any(name.strip() in ("", METADATA) for name in names):

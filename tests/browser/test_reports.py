@@ -201,6 +201,9 @@ def changed(path: str, value: Any) -> bytes:
     return file_of(report)
 
 
+DIFFERENCE = {"mean": 0.5, "low": 0.4, "high": 0.6, "questions": 9}
+KIND = {"better": "a", "trait": "b", "value": "c", "difference": DIFFERENCE}
+FIGURES = report_json(compared(2))["retrieval"]["systems"][0]
 WRONG_FILES = {
     "empty": (b"", "does not contain JSON"),
     "text": (b"Dogs bark.", "does not contain JSON"),
@@ -220,6 +223,29 @@ WRONG_FILES = {
     "places": (changed("questions/0/gold/0/places", [["a", "1", 2]]), "places[0] is missing"),
     "estimates": (changed("retrieval/systems/0/estimates", {}), "estimates is missing"),
     "where": (changed("where/tenant_id", None), "where.tenant_id is missing"),
+    "option": (
+        changed("systems/0/options", {"collection": {"toString": 1, "valueOf": 1}}),
+        "options.collection is missing or has another type",
+    ),
+    "difference": (
+        changed("findings/kinds", [{**KIND, "difference": None}]),
+        "findings.kinds[0].difference is missing or has another type",
+    ),
+    "kinds": (
+        changed("findings/kinds", [{**KIND, "better": str(n)} for n in range(23)]),
+        "has 25 systems; this page shows at most 24",
+    ),
+    "scoreboard": (
+        changed("retrieval/systems", [{**FIGURES, "name": str(n)} for n in range(25)]),
+        "has 25 systems; this page shows at most 24",
+    ),
+    "searches": (
+        changed("systems", [{"name": str(n), "mode": "context", "options": {}} for n in range(25)]),
+        "has 25 systems; this page shows at most 24",
+    ),
+    "further": (changed("findings/further", ["a"] * 201), "further has 201 entries"),
+    "warnings": (changed("warnings", ["a"] * 201), "; this page shows at most 200"),
+    "about": (changed("about", dict.fromkeys(map(str, range(201)), 1)), "at most 200"),
     "systems": (
         changed(
             "questions/0/systems",

@@ -488,6 +488,7 @@ export default {
   "evaluation.no_report": "此文件不是 hrag 的报告：{field} 缺失或类型不符",
   "evaluation.version": "报告的版本是 {version}；本页面只能读取版本 {known}",
   "evaluation.too_many_systems": "报告有 {n} 个系统；本页面最多显示 {most} 个",
+  "evaluation.too_many_entries": "{field} 有 {n} 个条目；本页面最多显示 {most} 个",
 
   "server.settings": "服务器",
   "server.limits": "限制",

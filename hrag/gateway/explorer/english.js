@@ -523,6 +523,7 @@ export default {
   "evaluation.version": "the report has the version {version}; this page reads the version {known}",
   "evaluation.too_many_systems":
     "the report has {n} systems; this page shows at most {most}",
+  "evaluation.too_many_entries": "{field} has {n} entries; this page shows at most {most}",
 
   "server.settings": "Server",
   "server.limits": "Limits",

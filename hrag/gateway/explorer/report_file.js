@@ -14,8 +14,10 @@ import { translate } from "./translation.js";
 const MAX_REPORT_BYTES = 128 << 20;
 // The version of reports that this page knows, `VERSION` of `hrag.evaluation.summary`.
 const VERSION = 1;
-// Each system is a column of the table.
+// Each system is a column of the table, and a row of the scoreboard.
 const MAX_SYSTEMS = 24;
+// A report of MAX_SYSTEMS systems has some dozens of sentences, warnings and facts.
+const MAX_ENTRIES = 200;
 // Longer texts of questions and answers are cut, as in the HTML report.
 const MAX_TEXT_CHARS = 4000;
 const HTML = /^\s*<(!doctype|html)/i;
@@ -140,6 +142,12 @@ function textOf(value, place) {
   return value;
 }
 
+/** Returns the text of an option, whose value is a text, a number, true or false. */
+function optionOf(value, place) {
+  if (typeof value === "object" || value === undefined) throw wrongType(place);
+  return String(value);
+}
+
 function numberOf(value, place) {
   if (typeof value !== "number") throw wrongType(place);
   return value;
@@ -147,6 +155,21 @@ function numberOf(value, place) {
 
 function textOrNumber(value, place) {
   return typeof value === "number" ? value : textOf(value, place);
+}
+
+function checkSystems(names) {
+  if (names.length > MAX_SYSTEMS) {
+    throw refusal("evaluation.too_many_systems", { n: names.length, most: MAX_SYSTEMS });
+  }
+}
+
+/** Returns the entries. Raises CallError with the field's name if the page cannot show all. */
+function bounded(field, entries) {
+  if (entries.length > MAX_ENTRIES) {
+    const values = { field, n: entries.length, most: MAX_ENTRIES };
+    throw refusal("evaluation.too_many_entries", values);
+  }
+  return entries;
 }
 
 // The first screen.
@@ -159,20 +182,26 @@ function headOf(report) {
   const failures = [...systems, ...pairs].flatMap((each) => each.list("failures", fieldsOf));
   const judgeError = report.text("judge_error");
   const budget = figures ? mainBudget(figures) : 0;
+  const scores = systems.map((system) => systemFigures(system, budget));
+  const costs = judge?.list("costs", answerCost) ?? [];
+  const kinds = findings.list("kinds", kindFinding);
+  const named = [...scores, ...costs].map(({ name }) => name);
+  checkSystems([...new Set([...named, ...kinds.map(({ better }) => better)])]);
+  const warnings = [report, figures, judge].flatMap((each) => each?.list("warnings", textOf) ?? []);
   return {
     first: findings.text("first"),
-    further: findings.list("further", textOf),
-    kinds: findings.list("kinds", kindFinding),
+    further: bounded("further", findings.list("further", textOf)),
+    kinds,
     unclear: findings.list("unclear", kindFinding),
     tooFew: findings.number("too_few"),
     budget,
-    systems: systems.map((system) => systemFigures(system, budget)),
-    costs: judge?.list("costs", answerCost) ?? [],
+    systems: scores,
+    costs,
     failedCalls: failures.length + (judgeError ? 1 : 0),
-    warnings: [report, figures, judge].flatMap((each) => each?.list("warnings", textOf) ?? []),
+    warnings: bounded("warnings", warnings),
     judgeError,
     unstored: report.list("unstored", textOf),
-    about: Object.entries(report.dictionary("about", textOrNumber)),
+    about: bounded("about", Object.entries(report.dictionary("about", textOrNumber))),
   };
 }
 
@@ -196,7 +225,7 @@ function kindFinding(value, place) {
     better: fields.text("better"),
     trait: fields.text("trait"),
     value: fields.text("value"),
-    difference: fields.optional("difference", estimate),
+    difference: estimate(fields.value.difference, `${place}.difference`),
   };
 }
 
@@ -223,9 +252,7 @@ function answerCost(value, place) {
 function tableOf(report) {
   const questions = report.list("questions", question);
   const systems = [...new Set(questions.flatMap((each) => Object.keys(each.systems)))];
-  if (systems.length > MAX_SYSTEMS) {
-    throw refusal("evaluation.too_many_systems", { n: systems.length, most: MAX_SYSTEMS });
-  }
+  checkSystems(systems);
   const { baseline = systems.at(-1) ?? "" } = report.dictionary("about", textOrNumber);
   return {
     systems,
@@ -245,10 +272,11 @@ function explorerOf(report) {
   const [collections, searches] = [Object.create(null), Object.create(null)];
   for (const system of report.list("systems", fieldsOf)) {
     const name = system.text("name");
-    const options = system.dictionary("options", (value) => value);
-    collections[name] = where ? String(options.collection ?? where.text("collection")) : "";
+    const options = system.dictionary("options", optionOf);
+    collections[name] = where ? (options.collection ?? where.text("collection")) : "";
     searches[name] = searchFields(system.text("mode"), options, budgets ? mainBudget(budgets) : 0);
   }
+  checkSystems(Object.keys(searches));
   return { tenant: where?.text("tenant_id") ?? "", collections, searches };
 }
 
@@ -258,7 +286,7 @@ function searchFields(mode, options, budget) {
   for (const [name, value] of Object.entries(options)) {
     const camelCase = name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
     const option = [...MAIN_OPTIONS, ...MORE_OPTIONS].find((each) => each.name === camelCase);
-    if (option) fields[camelCase] = option.enum ? String(value).toUpperCase() : String(value);
+    if (option) fields[camelCase] = option.enum ? value.toUpperCase() : value;
   }
   return mode === MODE_CONTEXT ? { ...fields, tokenBudget: String(budget) } : fields;
 }

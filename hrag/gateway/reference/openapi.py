@@ -102,10 +102,10 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
             "version": version("hrag"),
             "summary": "Search small chunks, return their larger ancestors.",
             "description": (
-                "Every method is a POST of a JSON object; fields without a value may be left out. "
-                "Whole numbers of 64 bits are strings. Every error is a ConnectError. The paths "
-                "below /api/v1 are short forms of three methods, with replies in envelopes. The "
-                "path /original downloads a file."
+                "Every method is a POST of a JSON object; only IngestDocuments takes one object a "
+                "line. Fields without a value may be left out. Whole numbers of 64 bits are "
+                "strings. Every error is a ConnectError. The paths below /api/v1 are short forms "
+                "of three methods, with replies in envelopes. The path /original downloads a file."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -1,5 +1,7 @@
 """The OpenAPI document contains the comments of the .proto files."""
 
+from importlib.resources import files
+
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.original_path import ORIGINAL
 from hrag.gateway.reference.proto_comments import read_comments
@@ -34,6 +36,17 @@ def test_every_operation_has_its_own_id_and_an_example() -> None:
             assert "example" in parameter or not parameter.get("required"), parameter["name"]
 
 
+def test_both_introductions_name_what_is_no_post_of_one_object() -> None:
+    described = document(METHODS, read_comments())
+    reference = files("hrag.gateway").joinpath("docs", "index.html").read_text("utf-8")
+    others = {method.name for method in METHODS if method.descriptor.client_streaming}
+    paths = described["paths"]
+    others |= {f"/{path.split('/')[1]}" for path in paths if "get" in paths[path]}
+    assert others == {"IngestDocuments", "/api", "/original"}
+    for introduction in (reference, described["info"]["description"]):
+        assert [name for name in sorted(others) if name not in introduction] == []
+
+
 def test_no_rule_makes_a_type_of_its_own() -> None:
     """Generators of clients make a union of types from `anyOf`; they ignore `if` and others."""
     schemas = document(METHODS, read_comments())["components"]["schemas"]
@@ -46,9 +59,9 @@ def test_no_rule_makes_a_type_of_its_own() -> None:
 
 def test_the_short_paths_use_no_name_of_a_message() -> None:
     fields = {field.name: {} for field in retriever_pb2.SearchRequest.DESCRIPTOR.fields}
-    files = (file.DESCRIPTOR for file in (filter_pb2, indexer_pb2, retriever_pb2, types_pb2))
+    protos = (file.DESCRIPTOR for file in (filter_pb2, indexer_pb2, retriever_pb2, types_pb2))
     messages = {
-        name for file in files for name in (*file.message_types_by_name, *file.enum_types_by_name)
+        name for file in protos for name in (*file.message_types_by_name, *file.enum_types_by_name)
     }
     assert not messages & set(rest_schemas(fields))
 
