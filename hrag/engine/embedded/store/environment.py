@@ -27,6 +27,7 @@ from hrag.engine.embedded.store import (
 )
 from hrag.engine.embedded.store.checksums import SUM_BYTES
 from hrag.engine.embedded.store.commit_cache import CommitCache
+from hrag.engine.embedded.store.compact_copy import write_copy
 from hrag.engine.embedded.store.lmdb_file import (
     MAX_READERS,
     damaged_pages,
@@ -189,7 +190,7 @@ class Store:
         Raises StorageFull or StoreUnavailable.
         """
         try:
-            self.env.copy(str(folder), compact=True)
+            write_copy(self.env, self.databases, folder)
         except lmdb.Error as error:
             domain_error = explained(error, folder)
             raise domain_error or StoreUnavailable(f"cannot copy to {folder}: {error}") from error

@@ -35,11 +35,16 @@ _DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.CursorFullError)
 _FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 
-def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environment:
+def open_lmdb(
+    directory: Path, *, readonly: bool, lock: bool, sync: bool = True
+) -> lmdb.Environment:
     """Opens the LMDB environment in `directory` and returns the environment.
 
-    Raises StoreUnavailable if it cannot be opened. Does not detect that the end of LMDB's file is
-    missing; the module `page_probe` detects this.
+    Without `sync`, a commit is not durable until the caller syncs the environment.
+
+    Raises StorageFull if the disk is full, and StoreUnavailable if the environment cannot be
+    opened. Does not detect that the end of LMDB's file is missing; the module `page_probe` detects
+    this.
     """
     try:
         return lmdb.open(
@@ -51,9 +56,12 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
             mode=FILE_MODE,
             readonly=readonly,
             lock=lock,
+            sync=sync,
             lib_version=_LMDB_0_9,
         )
     except lmdb.Error as error:
+        if getattr(error, "code", 0) in FULL_DISK:
+            raise StorageFull(no_space(error.code, directory)) from error
         if isinstance(error, _FOREIGN):
             reason = f"{location.DATA} is damaged or no LMDB file ({error}); restore a backup"
         else:
