@@ -49,7 +49,7 @@ def _copy(directory: Path, folder: Path) -> int:
     file in bytes, without the space at the end of the file that is reserved for deletions.
     """
     with closing(open_alone(directory)) as store:
-        store.copy_to(folder)
+        store.copy_to(folder, compact=True)
         used_bytes = store.used_bytes
         with closing(open_alone(folder)) as copy:
             if _entry_counts(copy) != _entry_counts(store):

@@ -1,4 +1,4 @@
-"""Writes a compact copy of LMDB's file, from one snapshot of the store.
+"""Writes a copy of LMDB's file without free pages, from one snapshot of the store.
 
 LMDB can do this itself. But LMDB 0.9.36 in the package lmdb 3.0.0 ends the process by a
 segmentation fault if a key of a database with many values has more than a page of them, for example

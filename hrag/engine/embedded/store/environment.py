@@ -183,14 +183,18 @@ class Store:
                 "(HRAG_DISK_RESERVE_BYTES)"
             )
 
-    def copy_to(self, folder: Path) -> None:
-        """Writes a compact, durable copy of LMDB's file into `folder`, from one snapshot.
+    def copy_to(self, folder: Path, *, compact: bool = False) -> None:
+        """Writes a durable copy of LMDB's file into `folder`, from one snapshot.
 
-        During the copy, LMDB cannot reuse pages, so every write makes the original file grow.
+        A compact copy has no free pages; damaged pages may end the process that writes it. During
+        the copy, LMDB cannot reuse pages, so every write makes the original file grow.
         Raises StorageFull or StoreUnavailable.
         """
         try:
-            write_copy(self.env, self.databases, folder)
+            if compact:
+                write_copy(self.env, self.databases, folder)
+            else:
+                self.env.copy(str(folder))
         except lmdb.Error as error:
             domain_error = explained(error, folder)
             raise domain_error or StoreUnavailable(f"cannot copy to {folder}: {error}") from error

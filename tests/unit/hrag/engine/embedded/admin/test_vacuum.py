@@ -142,8 +142,8 @@ def test_a_vacuum_of_a_damaged_file_is_refused_and_changes_nothing(directory):
 def test_a_copy_that_lacks_entries_does_not_replace_the_store(directory, monkeypatch):
     copy_to = Store.copy_to
 
-    def copy_without_contents(store: Store, folder: Path) -> None:
-        copy_to(store, folder)
+    def copy_without_contents(store: Store, folder: Path, *, compact: bool) -> None:
+        copy_to(store, folder, compact=compact)
         with lmdb.open(str(folder), lock=False, max_dbs=1, lib_version=0) as env:
             contents = env.open_db(b"texts", create=False)
             with env.begin(write=True) as txn:

@@ -1,4 +1,4 @@
-"""A compact copy of LMDB's file has the same entries, also of keys with pages of values."""
+"""A copy of LMDB's file has the same entries, also of keys with pages of values."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -23,7 +23,8 @@ def contents(store: Store) -> dict[str, list[tuple[bytes, bytes]]]:
 
 
 @pytest.mark.parametrize("documents", [0, 1, 300, 1100])
-def test_a_copy_has_the_entries_of_the_store(tmp_path: Path, documents: int) -> None:
+@pytest.mark.parametrize("compact", [True, False])
+def test_a_copy_has_the_entries_of_the_store(tmp_path: Path, documents: int, compact: bool) -> None:
     """All documents share a metadata value, so the key of its term has pages of values."""
     copied = tmp_path / "copy"
     copied.mkdir()
@@ -34,7 +35,7 @@ def test_a_copy_has_the_entries_of_the_store(tmp_path: Path, documents: int) -> 
         document = prepared("d", sentences(1), metadata={"team": "garden"})
         for number in range(documents):
             writer.put(collection, replace(document, document_id=f"d{number}"))
-        store.copy_to(copied)
+        store.copy_to(copied, compact=compact)
         with closing(open_alone(copied)) as copy:
             assert contents(copy) == contents(store)
             assert copy.used_bytes <= store.used_bytes + _FREE_BYTES
