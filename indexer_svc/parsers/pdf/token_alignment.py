@@ -120,16 +120,28 @@ def _pairs(
         letters = sum(map(len, forms[short.left : short.left_end]))
         return max(gaps) <= min(letters, _MAX_GAP)
 
+    blocks.pop()  # The last block is always empty.
+    certain = [is_certain(block) for block in blocks]
+    following = _following(blocks, certain)
     found: list[_Block] = []
-    for at, block in enumerate(blocks[:-1]):  # The last block is always empty.
-        following = next((other for other in blocks[at + 1 : -1] if is_certain(other)), None)
+    for block, is_block_certain, later in zip(blocks, certain, following, strict=True):
         if (
-            is_certain(block)
+            is_block_certain
             or (found and is_near(found[-1], block, block))
-            or (following and is_near(block, following, block))
+            or (later and is_near(block, later, block))
         ):
             found.append(block)
     yield from _paired(found, left, right, ours, theirs)
+
+
+def _following(blocks: Sequence[_Block], certain: Sequence[bool]) -> list[_Block | None]:
+    """Returns, for each block, the first certain block after it, or None."""
+    following: list[_Block | None] = []
+    later = None
+    for block, is_certain in zip(reversed(blocks), reversed(certain), strict=True):
+        following.append(later)
+        later = block if is_certain else later
+    return following[::-1]
 
 
 def _paired(
