@@ -73,7 +73,7 @@ class Fields {
   }
 
   text(name) {
-    return this.#typed(name, "string");
+    return textOf(this.#value[name], this.#placeOf(name));
   }
 
   /** Returns the first MAX_TEXT_CHARS characters of a text. */
@@ -84,7 +84,7 @@ class Fields {
   }
 
   number(name) {
-    return this.#typed(name, "number");
+    return numberOf(this.#value[name], this.#placeOf(name));
   }
 
   /** Returns null for null, else the result of `item`. */
@@ -121,11 +121,6 @@ class Fields {
 
   #placeOf(name) {
     return this.#place ? `${this.#place}.${name}` : name;
-  }
-
-  #typed(name, type) {
-    if (typeof this.#value[name] !== type) throw wrongType(this.#placeOf(name));
-    return this.#value[name];
   }
 }
 

@@ -128,10 +128,13 @@ function scoreboard({ systems, costs, budget }) {
   );
 }
 
+/** Returns the mean of an estimate and the bounds of its interval, as texts. */
+function percents({ mean, low, high }) {
+  return [mean, low, high].map((share) => (100 * share).toFixed(1));
+}
+
 function searchValues({ recall, tokens, timeUs }) {
-  const [mean, low, high] = [recall.mean, recall.low, recall.high].map((share) =>
-    (100 * share).toFixed(1),
-  );
+  const [mean, low, high] = percents(recall);
   const interval = h("small", {}, `[${low}, ${high}]`);
   return [[h("b", {}, mean), " ", interval], count(Math.round(tokens)), duration(timeUs)];
 }
@@ -183,9 +186,7 @@ function kindList(title, findings) {
 }
 
 function kindItem({ trait, value, difference }) {
-  const [mean, low, high] = [difference.mean, difference.low, difference.high].map((share) =>
-    (100 * share).toFixed(1),
-  );
+  const [mean, low, high] = percents(difference);
   const values = { mean: `+${mean}`, low, high, n: difference.questions };
   return h("li", {}, data(`${trait}: ${value}`), " ", tr("evaluation.points", values));
 }
