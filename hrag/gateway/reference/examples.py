@@ -1,7 +1,7 @@
 """Example requests of all operations. Sent in order, from a new tenant on, each of them works.
 
-CREATE, STORE and STORE_MANY come first: they store the documents that the others name. All examples
-are about one collection, so trying them changes nothing else.
+CreateCollection, IngestDocument and IngestDocuments come first: they store the documents that the
+others name. All examples are about one collection, so trying them changes nothing else.
 """
 
 import json

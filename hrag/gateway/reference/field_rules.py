@@ -6,7 +6,7 @@ bytes: no shorter text is refused, and the service still refuses a text with too
 that depend on the mode of a search or on a collection are in the comments alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
@@ -49,10 +49,14 @@ _SHARE = {"minimum": 0, "maximum": 1}
 _NOT_BLANK = {"pattern": r"\S"}
 _SOME = {"minItems": 1}
 _METADATA = METADATA.replace(".", "[.]")
-_FIELD = {"pattern": f"^(({'|'.join(DOCUMENT_FIELDS)})$|{_METADATA})"}
 # Every document has a format, so there is no condition that it has one.
 _MAY_LACK = [name for name in DOCUMENT_FIELDS if name not in FORMAT_FIELDS]
 _BOUNDS = ("atLeast", "above", "atMost", "below")
+
+
+def _field_rule(names: Iterable[str]) -> Rules:
+    """Returns the rule of a field of a document: one of the names, or a key of its metadata."""
+    return {"pattern": f"^(({'|'.join(names)})$|{_METADATA})"}
 
 
 def _up_to(limit: int) -> Rules:
@@ -119,10 +123,10 @@ _OF_FIELD: dict[str, Rules] = {
     "GetPageImageRequest.spans": {"maxItems": MAX_PAGE_SPANS},
     "Vector.values": {**_SOME, "contains": {"not": {"const": 0}}},
     "FilterList.filters": _SOME,
-    "FieldMatch.field": _FIELD,
+    "FieldMatch.field": _field_rule(DOCUMENT_FIELDS),
     "FieldMatch.values": _SOME,
     "FieldRange.field": {"pattern": f"^{_METADATA}"},
-    "FieldExists.field": {"pattern": f"^(({'|'.join(_MAY_LACK)})$|{_METADATA})"},
+    "FieldExists.field": _field_rule(_MAY_LACK),
 }
 # The fields that every request of this kind must have, beside those in _ALWAYS.
 _REQUIRED: dict[str, tuple[str, ...]] = {
