@@ -78,6 +78,20 @@ OutputFile = Annotated[
 ]
 
 
+def check_file_output(target: Path | None, content: str) -> None:
+    """Refuses a terminal as the output of a file, and a target that cannot be written.
+
+    `content` says what the file is, for example `an image`. Raises BadParameter or Failure.
+    """
+    if target is not None:
+        check_target(target)
+    elif sys.stdout.isatty():
+        raise typer.BadParameter(
+            f"standard output is a terminal, which cannot show {content}; give --output FILE",
+            param_hint="--output",
+        )
+
+
 class ExportFormat(StrEnum):
     """The file formats of `hrag export`: JSON Lines, GraphML or Cypher."""
 

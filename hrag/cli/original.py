@@ -1,10 +1,6 @@
 """`hrag original` writes the file from which a document was read."""
 
-import sys
-
-import typer
-
-from hrag.cli.export import OutputFile, open_output
+from hrag.cli.export import OutputFile, check_file_output, open_output
 from hrag.cli.options import (
     DEFAULT_RETRIEVER,
     DEFAULT_TENANT,
@@ -13,7 +9,6 @@ from hrag.cli.options import (
     DocumentId,
     Retriever,
     Tenant,
-    check_target,
     connect,
     connection_options,
 )
@@ -40,13 +35,7 @@ def original(
       hrag original report.pdf -o report.pdf
       hrag original report.pdf --collection guides | sha256sum
     """
-    if target is None and sys.stdout.isatty():
-        raise typer.BadParameter(
-            "standard output is a terminal, which cannot show a file; give --output FILE",
-            param_hint="--output",
-        )
-    if target is not None:
-        check_target(target)
+    check_file_output(target, "a file")
     with connect(credentials, retriever=retriever) as client:
         part = client.get_original(tenant, document_id, collection=collection)
     with open_output(target) as file:

@@ -1,13 +1,12 @@
 """`hrag page` writes an image of a page of a document, perhaps with the lines of a chunk marked."""
 
 import base64
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hrag.cli.export import OutputFile, open_output
+from hrag.cli.export import OutputFile, check_file_output, open_output
 from hrag.cli.options import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -18,7 +17,6 @@ from hrag.cli.options import (
     Indexer,
     Retriever,
     Tenant,
-    check_target,
     connect,
     connection_options,
 )
@@ -99,12 +97,8 @@ def page(
 
 
 def _check(document_id: str, chunk_id: str, target: Path | None, *, is_svg: bool) -> None:
-    """Raises typer.BadParameter if the options do not fit each other."""
-    if target is None and sys.stdout.isatty():
-        raise typer.BadParameter(
-            "standard output is a terminal, which cannot show an image; give --output FILE",
-            param_hint="--output",
-        )
+    """Raises BadParameter or Failure if the options are wrong or do not fit each other."""
+    check_file_output(target, "an image")
     if chunk_id and not is_svg:
         raise typer.BadParameter(
             "a PNG cannot be marked; with --chunk, give --output FILE.svg", param_hint="--output"
@@ -113,8 +107,6 @@ def _check(document_id: str, chunk_id: str, target: Path | None, *, is_svg: bool
         raise typer.BadParameter(
             f"{chunk_id} is no chunk of the document {document_id}", param_hint="--chunk"
         )
-    if target is not None:
-        check_target(target)
 
 
 def _svg(image: PageImage) -> bytes:
