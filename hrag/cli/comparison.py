@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from hrag.cli.evaluation_options import (
+    ANSWER_TOKENS_BY_COMMAND,
     DEFAULT_CHAT_CONCURRENCY,
     DEFAULT_JUDGE_SAMPLE,
     JUDGE_PANEL,
@@ -102,7 +103,7 @@ def compare(
         ),
     ] = None,
     judge_sample: JudgeSample = DEFAULT_JUDGE_SAMPLE,
-    answer_tokens: AnswerTokens = 2000,
+    answer_tokens: AnswerTokens = ANSWER_TOKENS_BY_COMMAND["compare"],
     concurrency: ChatConcurrency = DEFAULT_CHAT_CONCURRENCY,
     resume: Resume = None,
     target: Annotated[
@@ -176,7 +177,7 @@ def compare(
     console = output()
     try:
         with file_errors():
-            report = _measure(documents, questions, asked[0], options, console)
+            report = _measure(documents, questions, asked, options, console)
     except KeyboardInterrupt:
         show_note("interrupted: nothing was written; with --resume FILE, finished calls are kept")
         raise
@@ -224,12 +225,15 @@ def _is_in(label: str, files: Iterable[Path]) -> bool:
 
 def _measure(
     documents: Sequence[InputDocument],
-    questions: Path,
-    question: "Question",
+    path: Path,
+    questions: Sequence["Question"],
     options: EvaluationOptions,
     console: Console,
 ) -> "Report":
-    """Stores the documents in temporary services, and returns the report on the questions."""
+    """Stores the documents in temporary services, and returns the report on the questions.
+
+    `path` is the file or folder from which the questions were read.
+    """
     from hrag.evaluation.journal import Journal  # noqa: PLC0415
     from hrag.evaluation.searches import SearchTarget  # noqa: PLC0415
 
@@ -242,11 +246,11 @@ def _measure(
     ):
         client.create_collection(TENANT, COLLECTION)
         run = EvaluationRun(client, where, options, journal, console)
-        run.check_systems(question)
+        run.check_systems(questions[0])
         unstored = _store(client, documents, console)
         if needs_summaries:
             wait_for_summaries(client, console, collection=COLLECTION)
-        report = run.report(questions)
+        report = run.report(path, questions)
     about = {**report.about, "standard retrieval": _STANDARD}
     # The store is removed now, so no link can lead into it.
     return replace(report, about=about, unstored=unstored, where=None)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hrag.cli.evaluation_options import (
+    ANSWER_TOKENS_BY_COMMAND,
     DEFAULT_CHAT_CONCURRENCY,
     DEFAULT_JUDGE_SAMPLE,
     JUDGE_PANEL,
@@ -92,7 +93,7 @@ def _evaluation_options(
         ),
     ] = False,
     judge_sample: JudgeSample = DEFAULT_JUDGE_SAMPLE,
-    answer_tokens: AnswerTokens = 4000,
+    answer_tokens: AnswerTokens = ANSWER_TOKENS_BY_COMMAND["eval"],
     concurrency: ChatConcurrency = DEFAULT_CHAT_CONCURRENCY,
     resume: Resume = None,
     json: Annotated[
@@ -220,7 +221,7 @@ def evaluate(
             run.check_systems(asked[0])
         if corpus:
             run.ingest(corpus)
-        report = run.report(questions)
+        report = run.report(questions, asked)
     publish(report, options, console)
     if report.failed_calls:
         raise typer.Exit(1)

@@ -10,6 +10,8 @@ OUTPUT_PANEL = "Output"
 
 DEFAULT_JUDGE_SAMPLE = 50
 DEFAULT_CHAT_CONCURRENCY = 4
+# The default of --answer-tokens, by command.
+ANSWER_TOKENS_BY_COMMAND = {"compare": 2000, "eval": 4000}
 
 Compare = Annotated[
     str,

@@ -18,7 +18,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hrag.cli.evaluation_options import DEFAULT_CHAT_CONCURRENCY, DEFAULT_JUDGE_SAMPLE
+from hrag.cli.evaluation_options import (
+    ANSWER_TOKENS_BY_COMMAND,
+    DEFAULT_CHAT_CONCURRENCY,
+    DEFAULT_JUDGE_SAMPLE,
+)
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.options import check_target, warn_of_unused
@@ -43,8 +47,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGETS = "1000,2000,4000,8000"
 _MAX_BUDGETS = 8
-# The defaults of --answer-tokens, in hrag compare and in hrag eval.
-_ANSWER_TOKENS = (2000, 4000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +162,23 @@ class EvaluationRun:
         if progress.failures:
             raise Failure("some documents could not be stored, so questions could not find them")
 
-    def report(self, path: Path) -> "Report":
+    def report(self, path: Path, questions: Sequence["Question"]) -> "Report":
         """Runs the evaluation, and returns the report with all figures.
 
         Depending on the options, a chat model writes questions, the questions are searched, and the
-        chat model judges the answers that it has made from the passages.
+        chat model judges the answers that it has made from the passages. `questions` are the result
+        of `checked_questions(path)`.
         """
         from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
 
         # The chat model is opened first, so that a missing setting ends the command before any
         # work is done.
         chat = chat_model() if self.options.judge or self.options.generate else None
-        generated = self._generate(path, chat) if chat and self.options.generate else None
-        questions = self._sample(read_questions(path, self.options.split))
+        generated = None
+        if chat and self.options.generate:
+            generated = self._generate(path, chat)
+            questions = read_questions(path, self.options.split)
+        questions = self._sample(questions)
         with_gold = [question for question in questions if question.gold]
         warnings = [*self._warnings(questions)]
         measured = self._search(with_gold) if with_gold else None
@@ -387,7 +393,7 @@ def _warn_of_unused_options(path: Path, options: EvaluationOptions) -> None:
     if not options.judge:
         judging = {
             "--judge-sample": options.judge_sample != DEFAULT_JUDGE_SAMPLE,
-            "--answer-tokens": options.answer_tokens not in _ANSWER_TOKENS,
+            "--answer-tokens": options.answer_tokens not in ANSWER_TOKENS_BY_COMMAND.values(),
         }
         warn_of_unused("without --judge", judging)
     if not options.judge and not options.generate:

@@ -172,7 +172,7 @@ def confirm(question: str, *, yes: bool) -> None:
 def warn_of_unused(why: str, options: Mapping[str, bool]) -> None:
     """Shows the options that are set and have no effect; `why` is for example `without --http`.
 
-    The keys of `options` are the names of options; a value is True if the option is set.
+    The keys of `options` are the names of options or variables; a value is True if it is set.
     """
     names = [name for name, is_set in options.items() if is_set]
     if names:

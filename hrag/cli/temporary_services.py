@@ -22,9 +22,10 @@ from hrag.cli.ingest_progress import (
     show_skipped,
 )
 from hrag.cli.input_documents import InputDocument
+from hrag.cli.options import warn_of_unused
 from hrag.cli.processes import ServiceProcesses, checked_settings, free_addresses
 from hrag.cli.render import counted
-from hrag.cli.terminal import Failure, show_note
+from hrag.cli.terminal import Failure
 from hrag.text.plain_text import printable
 from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
@@ -105,17 +106,14 @@ def temporary_services(
 
 def _warn_of_ignored_settings(name: str, settings: Mapping[str, str]) -> None:
     """Shows which variables of the environment the services of `hrag <name>` do not get."""
-    ignored = [
-        variable
-        for variable, value in {"HRAG_DATA_DIR": "", **settings}.items()
-        if os.environ.get(variable, value) not in ("", value) and (name, variable) != _USED
-    ]
-    if ignored:
-        has = "has" if len(ignored) == 1 else "have"
-        show_note(
-            f"warning: {', '.join(ignored)} {has} no effect on hrag {name}, which starts services "
-            "with fixed settings on an empty store"
-        )
+    warn_of_unused(
+        f"on hrag {name}, which starts services with fixed settings on an empty store",
+        {
+            variable: os.environ.get(variable, value) not in ("", value)
+            for variable, value in {"HRAG_DATA_DIR": "", **settings}.items()
+            if (name, variable) != _USED
+        },
+    )
 
 
 def _wait_until_serving(console: Console, services: ServiceProcesses) -> None:
