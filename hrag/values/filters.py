@@ -45,7 +45,7 @@ DOCUMENT_FIELDS = (DOCUMENT_ID, TITLE, SOURCE, MIME_TYPE, FORMAT)
 FORMAT_FIELDS = (MIME_TYPE, FORMAT)
 """The fields whose values name the format of a document. Every document has one format."""
 MISSING_KEY = f"a key is missing: it must be {', '.join(DOCUMENT_FIELDS)} or a metadata key"
-"""What is wrong with a condition of a person whose key is empty or only the prefix `metadata.`."""
+"""The error for a condition without a key: the key is empty, or only the prefix `metadata.`."""
 
 FilterValue: TypeAlias = str | float | bool | date
 Bound: TypeAlias = float | date

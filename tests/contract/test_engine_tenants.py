@@ -67,7 +67,7 @@ def test_a_tenant_without_a_collection_is_not_listed(catalog):
     catalog.writer.delete_collection("b", "c")
     for size in (1, 2, 3):
         assert [tenant.tenant_id for tenant in _listed(catalog, size)] == ["a", "c"]
-    # The tenant's sequence numbers go on.
+    # The next sequence number of the tenant is greater than all earlier ones.
     _put(catalog, "b", "c", 0)
     assert [tenant.sequence for tenant in _listed(catalog, 9)] == [2, 5, 2]
 

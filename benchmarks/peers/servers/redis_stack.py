@@ -94,7 +94,7 @@ class FiveLeaves:
         return [int(key.removeprefix(_KEY.encode())) for key in keys]
 
     def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
-        del candidates, limit  # Those of the comparison are in the command.
+        del candidates, limit  # The command contains both.
         reply = self._send(*self._command(), query.vector.tobytes())
         return [_passage(fields) for fields in reply if isinstance(fields, list)]
 

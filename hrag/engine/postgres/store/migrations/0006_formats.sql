@@ -5,7 +5,7 @@
 -- record is JSON in which mime_type precedes the metadata. It is a text, or an array whose first
 -- element is this text. A quotation mark inside a text of JSON has a backslash before it, so the
 -- pattern does not match inside a text. A document without a MIME type, such as a summary, has no
--- term. `stored_bytes` of these documents does not include the term; it is an estimate.
+-- term. `stored_bytes` never includes this term.
 INSERT INTO hrag.terms (tenant_id, collection_id, term, ordinal)
 SELECT tenant_id, collection_id,
     '\x09'::bytea || 'mime_type'::bytea || '\x03'::bytea || convert_to(mime_type, 'UTF8'), ordinal

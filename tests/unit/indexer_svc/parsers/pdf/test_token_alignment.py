@@ -72,7 +72,7 @@ def test_a_word_that_is_broken_at_the_end_of_a_column_is_found_below_a_note_and_
 
 
 def test_a_box_contains_no_word_of_other_text():
-    """The line has a word of another column, which the layout has not told apart."""
+    """The line has a word of another column, because the layout did not find that column."""
     text = "Every pump has two valves here. Elsewhere nothing else is known."
     lines = ("Every pump Elsewhere has two valves here.", "nothing else is known.")
     assert boxes(text, "Every pump has two valves here.", *lines) == [(0, 0, 20), (0, 30, 70)]
