@@ -210,20 +210,41 @@ def _column_widths(
     """Returns the width of each column.
 
     If the table is wider than `available`, columns with CUT_START or CUT_END are narrowed first,
-    then columns with FOLD.
+    then columns with FOLD. Words are divided only if the table is too wide even so.
     """
     texts = [[column.name, *(row[index] for row in rows)] for index, column in enumerate(columns)]
     widths = [max(map(cell_len, column_texts)) for column_texts in texts]
-    excess = sum(widths) + _COLUMN_GAP * len(widths) - available
-    for fits in ((Fit.CUT_START, Fit.CUT_END), (Fit.FOLD,)):
+    narrowest = [_MIN_COLUMN_WIDTH] * len(columns)
+    whole_words = [max(_longest_word(column_texts), _MIN_COLUMN_WIDTH) for column_texts in texts]
+    steps = (
+        ((Fit.CUT_START, Fit.CUT_END), narrowest),
+        ((Fit.FOLD,), whole_words),
+        ((Fit.FOLD,), narrowest),
+    )
+    for fits, minima in steps:
         elastic = [index for index, column in enumerate(columns) if column.fit in fits]
-        while excess > 0 and elastic:
-            widest = max(elastic, key=widths.__getitem__)
-            if widths[widest] <= _MIN_COLUMN_WIDTH:
-                break
-            widths[widest] -= 1
-            excess -= 1
+        _narrow(widths, elastic, minima, available)
     return widths
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((cell_len(word) for text in texts for word in text.split()), default=0)
+
+
+def _narrow(
+    widths: list[int], elastic: Iterable[int], minima: Sequence[int], available: int
+) -> None:
+    """Narrows the columns `elastic`, always the widest one, until the table is not too wide.
+
+    No column becomes narrower than its entry in `minima`.
+    """
+    excess = sum(widths) + _COLUMN_GAP * len(widths) - available
+    while excess > 0:
+        wider = [index for index in elastic if widths[index] > minima[index]]
+        if not wider:
+            return
+        widths[max(wider, key=widths.__getitem__)] -= 1
+        excess -= 1
 
 
 def _fit_cell(column: Column, text: str, width: int) -> Text:

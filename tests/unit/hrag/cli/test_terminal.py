@@ -47,6 +47,13 @@ def test_a_table_fits_the_terminal_and_cuts_no_number(width):
     assert any("1,234,567" in line for line in lines)
 
 
+def test_a_column_that_folds_divides_no_word_if_another_column_can_be_narrowed(capsys):
+    console = Console(width=40, force_terminal=True, color_system=None)
+    word = "text-embedding-3-small"
+    show_table(console, (Column("model"), Column("levels")), [(word, "256, 512, 1024, 2048")])
+    assert word in capsys.readouterr().out
+
+
 def test_a_wide_terminal_shows_everything():
     text = "\n".join(_lines(200))
     assert all(value in text for value in (ROWS[0][1], ROWS[0][2], ROWS[1][0]))
