@@ -344,20 +344,25 @@ def _input_document(document: Document) -> InputDocument:
 
 
 def publish(report: "Report", options: EvaluationOptions, console: Console) -> None:
-    """Prints the findings and the tables of the report, and writes the files of the options."""
+    """Writes the files of the options, then prints the findings and the tables of the report.
+
+    The files come first, because writing to standard output may fail.
+    """
     from hrag.cli.evaluation_tables import show_report  # noqa: PLC0415
     from hrag.evaluation.csv_report import csv_report  # noqa: PLC0415
     from hrag.evaluation.html_report import html_report  # noqa: PLC0415
     from hrag.evaluation.report_files import report_json  # noqa: PLC0415
 
-    show_report(report, console)
     if options.json is not None:
         text = json.dumps(report_json(report), ensure_ascii=False, indent=1)
-        _write(options.json, text + "\n", console)
+        _write(options.json, text + "\n")
     if options.html is not None:
-        _write(options.html, html_report(report), console)
+        _write(options.html, html_report(report))
     if options.csv is not None:
-        _write(options.csv, csv_report(report), console)
+        _write(options.csv, csv_report(report))
+    show_report(report, console)
+    for path in options.files:
+        console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question, ...]":
@@ -432,13 +437,12 @@ def file_errors() -> Iterator[None]:
         raise Failure(f"{error.filename}: {error.strerror or error}") from None
 
 
-def _write(path: Path, text: str, console: Console) -> None:
+def _write(path: Path, text: str) -> None:
     try:
         with open(path, "w", encoding="utf-8", errors="replace", opener=opener) as file:
             file.write(text)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from error
-    console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -12,12 +12,14 @@ them. Two kinds of exit codes are not defined here: `hrag check` has separate ex
 command that is interrupted by Ctrl-C ends with 130.
 """
 
+import io
 import json
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, IntEnum
+from functools import wraps
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
@@ -100,6 +102,55 @@ def output() -> Console:
     It writes no colours unless standard output is a terminal.
     """
     return Console(highlight=False)
+
+
+class _ClosablePipe(io.FileIO):
+    """A file that ignores what is written to it after the reader of the pipe has closed it."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            return memoryview(content).nbytes
+
+
+def finishes_without_reader(command: Callable[..., None]) -> Callable[..., None]:
+    """Returns a function that runs `command` to its end, also if nobody reads its output any more.
+
+    It is for commands that change or write something in several steps. For example, `| head` closes
+    the pipe after ten lines, and the command still writes its report.
+    """
+
+    @wraps(command)
+    def finished(*args: Any, **options: Any) -> None:
+        with _output_may_close():
+            command(*args, **options)
+
+    return finished
+
+
+@contextmanager
+def _output_may_close() -> Iterator[None]:
+    """Ignores errors of a closed pipe at standard output while the `with` block runs."""
+    before = sys.stdout
+    try:
+        file = _ClosablePipe(before.fileno(), "wb", closefd=False)
+    except (AttributeError, OSError):
+        # Standard output is closed, or is not a file.
+        yield
+        return
+    before.flush()
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(file),
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=before.line_buffering,
+    )
+    try:
+        yield
+    finally:
+        replaced, sys.stdout = sys.stdout, before
+        replaced.flush()
 
 
 def has_colour(console: Console) -> bool:

@@ -1,12 +1,14 @@
 """`hrag eval` writes reports and explains errors. The client and the chat model are fakes."""
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -128,6 +130,37 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
     assert (completed.exit_code, services.calls) == (2, [])
     assert says in completed.stderr
     assert str(tmp_path / name) in completed.stderr
+
+
+def _closed_pipe() -> IO[str]:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w")
+
+
+def _full_disk() -> IO[str]:
+    return Path("/dev/full").open("w")
+
+
+@pytest.mark.parametrize(("output", "exit_code"), [(_closed_pipe, 0), (_full_disk, 1)])
+@pytest.mark.usefixtures("run")
+def test_reports_are_written_also_if_standard_output_cannot_be_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: Callable[[], IO[str]],
+    exit_code: int,
+) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps(QUESTION))
+    files = {f"--{name}": tmp_path / f"report.{name}" for name in ("json", "html", "csv")}
+    arguments = [str(word) for option in files.items() for word in option]
+    monkeypatch.setattr(sys, "stdout", output())
+    with pytest.raises(SystemExit) as ended:
+        app(["eval", str(questions), *COMPARE_BOTH, *arguments])
+    with suppress(OSError):
+        sys.stdout.close()
+    assert ended.value.code == exit_code
+    assert all(file.stat().st_size for file in files.values())
 
 
 @pytest.mark.parametrize("options", [(), ("--judge",)])
