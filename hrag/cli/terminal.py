@@ -144,7 +144,7 @@ def _output_may_close() -> Iterator[None]:
         io.BufferedWriter(file),
         encoding=before.encoding,
         errors=before.errors,
-        line_buffering=before.line_buffering,
+        line_buffering=bool(before.line_buffering),
     )
     try:
         yield
