@@ -48,6 +48,10 @@ class Services(ScriptedClient):
         self._check(collection)
         super().get_chunk(tenant_id, chunk_id, collection=collection)
 
+    def get_text(self, tenant_id: str, document_id: str, *, collection: str) -> str:
+        self._check(collection)
+        return "yes"
+
     def server_info(self) -> Any:
         return SimpleNamespace(embedder="hash", version="1")
 
@@ -161,6 +165,41 @@ def test_reports_are_written_also_if_standard_output_cannot_be_written(
         sys.stdout.close()
     assert ended.value.code == exit_code
     assert all(file.stat().st_size for file in files.values())
+
+
+def test_another_tool_is_compared_and_shown_without_a_latency(run: Eval, tmp_path: Path) -> None:
+    file, reports = tmp_path / "tool.jsonl", tmp_path / "r"
+    passages = [{"doc_id": "a", "start": 0, "end": 3}]
+    file.write_text(json.dumps({"qid": "line-1", "passages": passages}))
+    compare = ("--compare", "standard:collection=tree", "--collection", "tree")
+    written = ("--json", f"{reports}.json", "--html", f"{reports}.html")
+    links = ("--explorer", "http://h")
+    completed = run(*compare, "--retrieved", f"tool={file}", *written, *links)
+    assert completed.exit_code == 0, completed.output
+    assert "standard:collection=tree and tool find equally much" in completed.stdout
+    assert re.search(r"tool +100\.0 +100\.0 +not measured +not measured", completed.stdout)
+    system = json.loads(Path(f"{reports}.json").read_text())["retrieval"]["systems"][1]
+    assert (system["name"], system["mode"], system["options"]) == (
+        "tool",
+        None,
+        {"file": str(file)},
+    )
+    page = Path(f"{reports}.html").read_text()
+    assert f"another tool, whose passages are in the file {file}" in page
+    assert '"searches":{"standard:collection=tree":{"mode":"STANDARD"}}' in page
+
+
+def test_a_file_of_another_tool_is_checked_before_the_first_search(
+    run: Eval, services: Services, tmp_path: Path
+) -> None:
+    file = tmp_path / "tool.jsonl"
+    file.write_text(json.dumps({"qid": "other", "passages": []}))
+    completed = run(*COMPARE_BOTH, "--retrieved", f"tool={file}")
+    assert (completed.exit_code, services.calls) == (2, [])
+    assert f"{file} lacks 1 question, such as line-1" in completed.stderr
+    completed = run(*COMPARE_BOTH, "--retrieved", f"tool={tmp_path / 'missing'}")
+    assert (completed.exit_code, services.calls) == (2, [])
+    assert "missing: No such file" in completed.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--judge",)])
