@@ -56,7 +56,7 @@ from hrag.values.limits import (
     MAX_QUERY_BYTES,
     MAX_STATEMENT_CITATIONS,
 )
-from hrag.values.page_images import MAX_DPI, MAX_PAGE_SPANS
+from hrag.values.page_images import MAX_DPI, MAX_PAGE_BOXES, MAX_PAGE_SPANS
 from hrag.values.reply_limit import ReplyLimit
 from hrag.values.status import Limits, ServerInfo
 from retriever_svc.answer import AnswerPipeline, AnswerSetup, unconfigured
@@ -255,6 +255,7 @@ def _server_info(
             document_leaves=MAX_LEAVES,
             page_spans=MAX_PAGE_SPANS,
             page_dpi=MAX_DPI,
+            page_boxes=MAX_PAGE_BOXES,
             **DOCUMENT_LIMITS,
         ),
         reader=reader.status(),

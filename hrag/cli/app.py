@@ -45,7 +45,14 @@ from hrag.cli.serve import gateway, serve
 from hrag.cli.status import health, status
 from hrag.cli.store import CANNOT_CHECK, backup, check, migrate_schema, reindex, restore, vacuum
 from hrag.cli.tenants import tenants
-from hrag.cli.terminal import ExitCode, Failure, exit_code_of, show_error, show_json_error
+from hrag.cli.terminal import (
+    ExitCode,
+    Failure,
+    exit_code_of,
+    finishes_without_reader,
+    show_error,
+    show_json_error,
+)
 from hrag.cli.tree import tree
 from hrag.values.errors import CollectionNotFound, HragError
 
@@ -213,14 +220,30 @@ _COMMANDS = (
     *(status, health, tenants, mcp, reembed),
     *(check, backup, restore, vacuum, reindex, migrate, demo, compare),
 )
-_SERVER_COMMANDS = (serve, read, check, backup, restore, vacuum, reindex, migrate, demo, compare)
-for _command in _COMMANDS:
-    _checked = _command
-    if _command in _SERVER_COMMANDS:
-        _checked = needs_server(f"hrag {_command.__name__}", _command)
-    app.command(cls=HragCommand, help=_help(_command))(_checked)
-app.command("import", cls=HragCommand, help=_help(import_documents))(import_documents)
-app.command("eval", cls=HragCommand, help=_help(evaluate))(needs_server("hrag eval", evaluate))
+_COMMANDS_BY_NAME = {
+    **{_command.__name__: _command for _command in _COMMANDS},
+    "import": import_documents,
+    "eval": evaluate,
+}
+_SERVER_COMMANDS = (
+    *(serve, read, check, backup, restore, vacuum, reindex, migrate, demo, compare),
+    *(evaluate, create_key, list_keys, revoke_key, migrate_schema),
+)
+# These commands change or write something in several steps.
+_FINISHING_COMMANDS = (
+    *(ingest, import_documents, delete, reembed, set_metadata, remove_metadata),
+    *(backup, restore, vacuum, reindex, migrate, migrate_schema, compare, evaluate),
+)
+
+
+def _prepared(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Returns the function that runs as the command `name`."""
+    prepared = finishes_without_reader(command) if command in _FINISHING_COMMANDS else command
+    return needs_server(f"hrag {name}", prepared) if command in _SERVER_COMMANDS else prepared
+
+
+for _name, _command in _COMMANDS_BY_NAME.items():
+    app.command(_name, cls=HragCommand, help=_help(_command))(_prepared(_name, _command))
 _GROUPS: tuple[tuple[str, str, dict[str, Callable[..., None]]], ...] = (
     (
         "collections",
@@ -240,20 +263,17 @@ _GROUPS: tuple[tuple[str, str, dict[str, Callable[..., None]]], ...] = (
     (
         "keys",
         "Create, list and revoke API keys for the services.",
-        {
-            "create": needs_server("hrag keys create", create_key),
-            "list": needs_server("hrag keys list", list_keys),
-            "revoke": needs_server("hrag keys revoke", revoke_key),
-        },
+        {"create": create_key, "list": list_keys, "revoke": revoke_key},
     ),
     (
         "postgres",
         "Maintain a store in PostgreSQL.",
-        {"migrate": needs_server("hrag postgres migrate", migrate_schema)},
+        {"migrate": migrate_schema},
     ),
 )
 for _group_name, _about, _commands in _GROUPS:
     _group = typer.Typer(cls=HragGroup, no_args_is_help=True, rich_markup_mode="rich")
     for _name, _command in _commands.items():
-        _group.command(_name, cls=HragCommand, help=_help(_command))(_command)
+        _prepared_command = _prepared(f"{_group_name} {_name}", _command)
+        _group.command(_name, cls=HragCommand, help=_help(_command))(_prepared_command)
     app.add_typer(_group, name=_group_name, help=_about)

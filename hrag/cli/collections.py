@@ -86,7 +86,7 @@ def _collection_row(collection: Collection) -> tuple[object, ...]:
     return (
         collection.name,
         collection.document_count,
-        ",".join(map(str, settings.tree.level_sizes)),
+        ", ".join(map(str, settings.tree.level_sizes)),
         f"{settings.tree.overlap_ratio:g}",
         settings.embedder,
         settings.analyzer or "none",

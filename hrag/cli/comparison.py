@@ -31,6 +31,7 @@ from hrag.cli.evaluation_options import (
     Compare,
     JudgeSample,
     Resume,
+    Retrieved,
     Sample,
     Seed,
     Split,
@@ -87,6 +88,7 @@ def compare(
         ),
     ],
     systems: Compare = _COMPARE,
+    retrieved: Retrieved = None,
     baseline: BaselineName = "",
     budgets: Budgets = _BUDGETS,
     split: Split = "test",
@@ -143,7 +145,7 @@ def compare(
     """
     from hrag.evaluation.systems import baseline_of, parse_systems  # noqa: PLC0415
 
-    chosen = parse_systems(systems)
+    chosen = parse_systems(systems, retrieved or ())
     options = EvaluationOptions(
         systems=chosen,
         baseline=baseline_of(chosen, baseline),

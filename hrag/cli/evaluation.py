@@ -22,6 +22,7 @@ from hrag.cli.evaluation_options import (
     Compare,
     JudgeSample,
     Resume,
+    Retrieved,
     Sample,
     Seed,
     Split,
@@ -59,6 +60,7 @@ _DEFAULT_COMPARE = "context,small_to_big,auto_merge,standard"
 
 def _evaluation_options(
     compare: Compare = _DEFAULT_COMPARE,
+    retrieved: Retrieved = None,
     baseline: BaselineName = "",
     budgets: Budgets = DEFAULT_BUDGETS,
     split: Split = "test",
@@ -137,7 +139,7 @@ def _evaluation_options(
 ) -> EvaluationOptions:
     from hrag.evaluation.systems import baseline_of, parse_systems  # noqa: PLC0415
 
-    systems = parse_systems(compare)
+    systems = parse_systems(compare, retrieved or ())
     return EvaluationOptions(
         systems=systems,
         baseline=baseline_of(systems, baseline),

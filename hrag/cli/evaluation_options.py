@@ -23,10 +23,22 @@ Compare = Annotated[
         "collection=NAME compares collections.",
     ),
 ]
+Retrieved = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retrieved",
+        metavar="NAME=FILE",
+        help="Also compare passages that another tool has retrieved. FILE has a JSON object in "
+        "each line, for one question: qid, and passages with doc_id and text, or with doc_id, "
+        "start and end. Can be given several times.",
+        show_default=False,
+    ),
+]
 BaselineName = Annotated[
     str,
     typer.Option(
-        help="The entry of --compare that the others are compared with. Default: the last.",
+        help="The entry of --compare, or the NAME of --retrieved, that the others are compared "
+        "with. Default: the last.",
         show_default=False,
     ),
 ]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hrag.evaluation.judge import JudgeResult
     from hrag.evaluation.questions import GoldQuote, Question, TextSpan
     from hrag.evaluation.report_files import Report
+    from hrag.evaluation.retrieved_files import RetrievedLine
     from hrag.evaluation.searches import Outcome, SearchTarget, Show
     from hrag.evaluation.systems import System
     from hrag.models.chat import ChatModel
@@ -150,7 +151,8 @@ class EvaluationRun:
         from hrag.evaluation.searches import search_one  # noqa: PLC0415
 
         for system in self.options.systems:
-            search_one(self.client, question, system, self.where)
+            if system.file is None:
+                search_one(self.client, question, system, self.where)
 
     def ingest(self, inputs: Sequence[InputDocument]) -> None:
         """Stores documents in the collection; raises Failure if one of them cannot be stored."""
@@ -344,20 +346,25 @@ def _input_document(document: Document) -> InputDocument:
 
 
 def publish(report: "Report", options: EvaluationOptions, console: Console) -> None:
-    """Prints the findings and the tables of the report, and writes the files of the options."""
+    """Writes the files of the options, then prints the findings and the tables of the report.
+
+    The files come first, because writing to standard output may fail.
+    """
     from hrag.cli.evaluation_tables import show_report  # noqa: PLC0415
     from hrag.evaluation.csv_report import csv_report  # noqa: PLC0415
     from hrag.evaluation.html_report import html_report  # noqa: PLC0415
     from hrag.evaluation.report_files import report_json  # noqa: PLC0415
 
-    show_report(report, console)
     if options.json is not None:
         text = json.dumps(report_json(report), ensure_ascii=False, indent=1)
-        _write(options.json, text + "\n", console)
+        _write(options.json, text + "\n")
     if options.html is not None:
-        _write(options.html, html_report(report), console)
+        _write(options.html, html_report(report))
     if options.csv is not None:
-        _write(options.csv, csv_report(report), console)
+        _write(options.csv, csv_report(report))
+    show_report(report, console)
+    for path in options.files:
+        console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question, ...]":
@@ -367,10 +374,14 @@ def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question
     files that the command will write. Raises Failure or InvalidArgument.
     """
     from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
+    from hrag.evaluation.retrieved_files import read_retrieved  # noqa: PLC0415
 
     _warn_of_unused_options(path, options)
     for file in options.files:
         check_target(file)
+    retrieved = {
+        system.file: read_retrieved(system.file) for system in options.systems if system.file
+    }
     if options.judge or options.generate:
         chat_model()
     if options.generate:
@@ -386,7 +397,22 @@ def checked_questions(path: Path, options: EvaluationOptions) -> "tuple[Question
         raise Failure(
             f"no question in {path} says where its answer is; add gold or --judge", ExitCode.USAGE
         )
+    for file, lines in retrieved.items():
+        _check_complete(file, lines, questions)
     return questions
+
+
+def _check_complete(
+    file: Path, lines: "Mapping[str, RetrievedLine]", questions: "Sequence[Question]"
+) -> None:
+    """Raises Failure if the file of another tool lacks a question."""
+    missing = [one.question_id for one in questions if one.question_id not in lines]
+    if missing:
+        raise Failure(
+            f"{file} lacks {counted(len(missing), 'question')}, such as {missing[0]}; a tool that "
+            'found nothing has a line with "passages": []',
+            ExitCode.USAGE,
+        )
 
 
 def _warn_of_unused_options(path: Path, options: EvaluationOptions) -> None:
@@ -432,13 +458,12 @@ def file_errors() -> Iterator[None]:
         raise Failure(f"{error.filename}: {error.strerror or error}") from None
 
 
-def _write(path: Path, text: str, console: Console) -> None:
+def _write(path: Path, text: str) -> None:
     try:
         with open(path, "w", encoding="utf-8", errors="replace", opener=opener) as file:
             file.write(text)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from error
-    console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rich.text import Text
 from hrag.cli.render import counted, duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
-from hrag.evaluation.findings import ComparisonFindings
+from hrag.evaluation.findings import NOT_MEASURED, ComparisonFindings
 from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.report_files import Report
@@ -107,12 +107,16 @@ def _rank_row(system: SystemFigures, budget: int) -> Row:
         system.name,
         f"{100 * system.estimates[MRR].mean:.1f}",
         f"{100 * system.estimates[NDCG].mean:.1f}",
-        duration(system.latency_p50_us),
-        duration(system.latency_p95_us),
+        _latency(system.latency_p50_us),
+        _latency(system.latency_p95_us),
         f"{system.tokens[budget]:,.0f}",
         f"{sum(system.fallbacks.values()):,}",
         f"{len(system.failures):,}/{system.searches:,}",
     ]
+
+
+def _latency(time_us: float) -> str:
+    return duration(time_us) if time_us else NOT_MEASURED
 
 
 def _cell(system: SystemFigures, name: str, metric: str) -> str:

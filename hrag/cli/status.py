@@ -1,6 +1,6 @@
 """`hrag status` shows what a tenant stores; `hrag health` shows whether the services serve."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
-from rich.text import Text
 
 from hrag.cli.options import (
     DEFAULT_INDEXER,
@@ -26,7 +24,7 @@ from hrag.cli.options import (
 )
 from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.cli.render import counted
-from hrag.cli.terminal import output, print_json, print_line
+from hrag.cli.terminal import Column, Fit, output, print_json, print_line, show_table
 from hrag.host.addresses import dial_address
 from hrag.text.plain_text import printable
 from hrag.values.collections import Collection, SummaryUnit
@@ -40,6 +38,28 @@ if TYPE_CHECKING:
     from hrag.client.targets import Target
 
 Row = tuple[Collection, IndexStatus]
+Cells = tuple[object, ...]
+Table = tuple[Sequence[Column], Sequence[Cells]]
+
+_COLLECTION = Column("collection")
+_AMOUNT_COLUMNS = (
+    _COLLECTION,
+    *(Column(name, Fit.NEVER) for name in ("documents", "leaves", "tokens", "text", "vectors")),
+)
+_INDEX_COLUMNS = (
+    _COLLECTION,
+    *(Column(name, Fit.NEVER) for name in ("sequence", "sealed", "tail", "segments")),
+)
+_SETTING_COLUMNS = (
+    _COLLECTION,
+    Column("dimension", Fit.NEVER),
+    *(Column(name) for name in ("levels", "embedder", "analyzer")),
+)
+_SUMMARY_COLUMNS = (
+    _COLLECTION,
+    Column("summary of each"),
+    *(Column(name, Fit.NEVER) for name in ("summaries", "documents waiting", "model's tokens")),
+)
 
 _HEALTH_TIMEOUT_S = 2.0
 _NOT_SERVING = "it is starting or stopping, or it cannot use its store, as its log says"
@@ -98,25 +118,26 @@ def _print_status_json(tenant: str, rows: list[Row], server: ServerInfo) -> None
 
 def _show_status(tenant: str, rows: list[Row], server: ServerInfo, console: Console) -> None:
     if rows:
-        console.print(_amounts_table(rows))
-        console.print()
-        console.print(_settings_table(rows))
-        console.print()
-        if summarised := [row for row in rows if _has_summaries(row[0])]:
-            console.print(_summaries_table(summarised))
+        for columns, cells in _tables(rows):
+            show_table(console, columns, cells)
             console.print()
-        console.print(_usage_line(rows[-1][1].tenant), markup=False)
+        _print_sentence(_usage_line(rows[-1][1].tenant), console)
     else:
-        console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
-    console.print(
+        _print_sentence(f"tenant {printable(tenant)} has no collections yet", console)
+    _print_sentence(
         f"retriever {server.version}, embedder {server.embedder}, "
         f"chat model {server.chat_model or 'none'}, "
         f"returns level {server.return_level}, {server.default_limit} passages from "
         f"{server.default_candidates} candidates by default",
-        markup=False,
+        console,
     )
     if server.reader is not None:
-        console.print(_reader_line(server.reader), markup=False)
+        _print_sentence(_reader_line(server.reader), console)
+
+
+def _print_sentence(text: str, console: Console) -> None:
+    """Prints a text: wrapped at blanks on a terminal, as one line in a pipe."""
+    console.print(text, markup=False, soft_wrap=not console.is_terminal)
 
 
 def _reader_line(reader: ReaderStatus) -> str:
@@ -159,70 +180,65 @@ def _with_limit(number: int, limit: int | None, noun: str) -> str:
     return counted(number, noun) if limit is None else f"{number:,} of {counted(limit, noun)}"
 
 
-def _amounts_table(rows: list[Row]) -> Table:
-    names = ["documents", "leaves", "tokens", "sequence"]
-    if any(index.embedded for _, index in rows):
-        names += ["tail", "segments", "sealed"]
-    table = _collections_table(*names)
-    for collection, index in rows:
-        amounts = [
-            index.document_count,
-            index.leaf_count,
-            index.token_count,
-            index.committed_sequence,
-        ]
-        if index.embedded is not None:
-            embedded = index.embedded
-            amounts += [
-                embedded.tail_leaf_count,
-                len(embedded.segments),
-                embedded.sealed_sequence,
-            ]
-        table.add_row(collection.name, *(f"{amount:,}" for amount in amounts))
-    return table
+def _tables(rows: list[Row]) -> Iterator[Table]:
+    """Yields the tables about the collections, each with its columns and its rows.
+
+    There are several tables, because a terminal of 80 columns cannot show one table of all columns.
+    """
+    yield _AMOUNT_COLUMNS, [_amount_cells(*row) for row in rows]
+    yield _INDEX_COLUMNS, [_index_cells(*row) for row in rows]
+    yield _SETTING_COLUMNS, [_setting_cells(collection) for collection, _ in rows]
+    if summarised := [row for row in rows if _has_summaries(row[0])]:
+        yield _SUMMARY_COLUMNS, [_summary_cells(*row) for row in summarised]
 
 
-def _settings_table(rows: list[Row]) -> Table:
-    table = _collections_table("text", "vectors", "dimension", "levels", "embedder", "analyzer")
-    for collection, index in rows:
-        settings = collection.settings
-        table.add_row(
-            collection.name,
-            decimal(index.text_bytes),
-            decimal(index.vector_bytes),
-            str(settings.dimension),
-            ",".join(map(str, settings.tree.level_sizes)),
-            Text(printable(settings.embedder)),
-            settings.analyzer or "none",
-        )
-    return table
+def _amount_cells(collection: Collection, index: IndexStatus) -> Cells:
+    return (
+        collection.name,
+        index.document_count,
+        index.leaf_count,
+        index.token_count,
+        decimal(index.text_bytes),
+        decimal(index.vector_bytes),
+    )
+
+
+def _index_cells(collection: Collection, index: IndexStatus) -> Cells:
+    embedded = index.embedded
+    if embedded is None:
+        return collection.name, index.committed_sequence, "", "", ""
+    return (
+        collection.name,
+        index.committed_sequence,
+        embedded.sealed_sequence,
+        embedded.tail_leaf_count,
+        len(embedded.segments),
+    )
+
+
+def _setting_cells(collection: Collection) -> Cells:
+    settings = collection.settings
+    return (
+        collection.name,
+        settings.dimension,
+        ", ".join(map(str, settings.tree.level_sizes)),
+        settings.embedder,
+        settings.analyzer or "none",
+    )
 
 
 def _has_summaries(collection: Collection) -> bool:
     return collection.settings.summaries is not SummaryUnit.NONE
 
 
-def _summaries_table(rows: list[Row]) -> Table:
-    table = _collections_table(
-        "a summary of each", "summaries", "documents waiting", "model's tokens"
+def _summary_cells(collection: Collection, index: IndexStatus) -> Cells:
+    return (
+        collection.name,
+        collection.settings.summaries.value,
+        index.summary_count,
+        index.unsummarised_documents,
+        index.summary_tokens,
     )
-    for collection, index in rows:
-        amounts = (index.summary_count, index.unsummarised_documents, index.summary_tokens)
-        unit = collection.settings.summaries.value
-        table.add_row(collection.name, unit, *(f"{amount:,}" for amount in amounts))
-    return table
-
-
-def _collections_table(*names: str) -> Table:
-    """Returns a table without rows: a column for the collection's name, then the columns `names`.
-
-    The columns `names` are aligned right.
-    """
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("collection", style="bold", overflow="fold")
-    for name in names:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
 
 
 class ServiceName(StrEnum):

@@ -12,12 +12,14 @@ them. Two kinds of exit codes are not defined here: `hrag check` has separate ex
 command that is interrupted by Ctrl-C ends with 130.
 """
 
+import io
 import json
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, IntEnum
+from functools import wraps
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
@@ -100,6 +102,55 @@ def output() -> Console:
     It writes no colours unless standard output is a terminal.
     """
     return Console(highlight=False)
+
+
+class _ClosablePipe(io.FileIO):
+    """A file that ignores what is written to it after the reader of the pipe has closed it."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            return memoryview(content).nbytes
+
+
+def finishes_without_reader(command: Callable[..., None]) -> Callable[..., None]:
+    """Returns a function that runs `command` to its end, also if nobody reads its output any more.
+
+    It is for commands that change or write something in several steps. For example, `| head` closes
+    the pipe after ten lines, and the command still writes its report.
+    """
+
+    @wraps(command)
+    def finished(*args: Any, **options: Any) -> None:
+        with _output_may_close():
+            command(*args, **options)
+
+    return finished
+
+
+@contextmanager
+def _output_may_close() -> Iterator[None]:
+    """Ignores errors of a closed pipe at standard output while the `with` block runs."""
+    before = sys.stdout
+    try:
+        file = _ClosablePipe(before.fileno(), "wb", closefd=False)
+    except (AttributeError, OSError):
+        # Standard output is closed, or is not a file.
+        yield
+        return
+    before.flush()
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(file),
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=bool(before.line_buffering),
+    )
+    try:
+        yield
+    finally:
+        replaced, sys.stdout = sys.stdout, before
+        replaced.flush()
 
 
 def has_colour(console: Console) -> bool:
@@ -210,20 +261,41 @@ def _column_widths(
     """Returns the width of each column.
 
     If the table is wider than `available`, columns with CUT_START or CUT_END are narrowed first,
-    then columns with FOLD.
+    then columns with FOLD. Words are divided only if the table is too wide even so.
     """
     texts = [[column.name, *(row[index] for row in rows)] for index, column in enumerate(columns)]
     widths = [max(map(cell_len, column_texts)) for column_texts in texts]
-    excess = sum(widths) + _COLUMN_GAP * len(widths) - available
-    for fits in ((Fit.CUT_START, Fit.CUT_END), (Fit.FOLD,)):
+    narrowest = [_MIN_COLUMN_WIDTH] * len(columns)
+    whole_words = [max(_longest_word(column_texts), _MIN_COLUMN_WIDTH) for column_texts in texts]
+    steps = (
+        ((Fit.CUT_START, Fit.CUT_END), narrowest),
+        ((Fit.FOLD,), whole_words),
+        ((Fit.FOLD,), narrowest),
+    )
+    for fits, minima in steps:
         elastic = [index for index, column in enumerate(columns) if column.fit in fits]
-        while excess > 0 and elastic:
-            widest = max(elastic, key=widths.__getitem__)
-            if widths[widest] <= _MIN_COLUMN_WIDTH:
-                break
-            widths[widest] -= 1
-            excess -= 1
+        _narrow(widths, elastic, minima, available)
     return widths
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((cell_len(word) for text in texts for word in text.split()), default=0)
+
+
+def _narrow(
+    widths: list[int], elastic: Iterable[int], minima: Sequence[int], available: int
+) -> None:
+    """Narrows the columns `elastic`, always the widest one, until the table is not too wide.
+
+    No column becomes narrower than its entry in `minima`.
+    """
+    excess = sum(widths) + _COLUMN_GAP * len(widths) - available
+    while excess > 0:
+        wider = [index for index in elastic if widths[index] > minima[index]]
+        if not wider:
+            return
+        widths[max(wider, key=widths.__getitem__)] -= 1
+        excess -= 1
 
 
 def _fit_cell(column: Column, text: str, width: int) -> Text:

@@ -14,6 +14,7 @@ from hrag.evaluation.retrieval_metrics import RECALL, at_budget
 from hrag.evaluation.searches import main_budget
 from hrag.evaluation.summary import RetrievalFigures, SystemFigures
 
+NOT_MEASURED = "not measured"
 _US_PER_S, _US_PER_MS = 1_000_000, 1000
 
 
@@ -92,7 +93,12 @@ def points(estimate: Estimate, *, flipped: bool = False) -> str:
 
 
 def duration(time_us: float) -> str:
-    """Returns a time as `1.2 s`, or as `3.4 ms` if it is shorter than a second."""
+    """Returns a time as `1.2 s`, or as `3.4 ms` if it is shorter than a second.
+
+    Returns NOT_MEASURED for 0.
+    """
+    if not time_us:
+        return NOT_MEASURED
     if time_us >= _US_PER_S:
         return f"{time_us / _US_PER_S:.1f} s"
     return f"{time_us / _US_PER_MS:.1f} ms"
@@ -220,11 +226,11 @@ def _cost_sentences(
 
 
 def _search_cost(system: SystemFigures, budgets: Sequence[int]) -> str:
-    budget = main_budget(budgets)
-    return (
-        f"{system.tokens[budget]:,.0f} tokens of text on average, "
-        f"{duration(system.latency_p50_us)} for a search of {budgets[-1]:,} tokens (p50)"
-    )
+    tokens = f"{system.tokens[main_budget(budgets)]:,.0f} tokens of text on average"
+    if not system.latency_p50_us:
+        return tokens
+    took = duration(system.latency_p50_us)
+    return f"{tokens}, {took} for a search of {budgets[-1]:,} tokens (p50)"
 
 
 def _answer_cost_text(cost: AnswerCost) -> str:

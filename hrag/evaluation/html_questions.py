@@ -23,6 +23,7 @@ from hrag.evaluation.report_files import Report
 from hrag.evaluation.retrieved import KeptPassage
 from hrag.evaluation.searches import SearchTarget, main_budget
 from hrag.evaluation.systems import System
+from hrag.values.search import SearchMode
 
 # All passages of a page together have at most this many characters.
 MAX_PASSAGE_CHARS = 12_000_000
@@ -101,16 +102,20 @@ def _explorer(report: Report) -> dict[str, Any] | None:
             system.name: system.options.get("collection", report.where.collection)
             for system in report.systems
         },
-        "searches": {system.name: _search(system, report.where) for system in report.systems},
+        "searches": {
+            system.name: _search(system, system.mode, report.where)
+            for system in report.systems
+            if system.mode
+        },
     }
 
 
-def _search(system: System, where: SearchTarget) -> dict[str, str]:
+def _search(system: System, mode: SearchMode, where: SearchTarget) -> dict[str, str]:
     """Returns the fields that a system's options are in the explorer's address, as texts by name.
 
     `search_options.js` of the explorer lists the names and values.
     """
-    fields = {"mode": system.mode.name}
+    fields = {"mode": mode.name}
     for name, value in system.options.items():
         if name != "collection":
             fields[_camel_case(name)] = _option_text(value)

@@ -308,8 +308,8 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
                 _cell(system.name, "text"),
                 _estimate(system, MRR),
                 _estimate(system, NDCG),
-                _cell(f"{system.latency_p50_us / 1000:.1f} ms"),
-                _cell(f"{system.latency_p95_us / 1000:.1f} ms"),
+                _cell(duration(system.latency_p50_us)),
+                _cell(duration(system.latency_p95_us)),
                 _cell(f"{system.tokens[budget]:,.0f}"),
                 _cell(f"{sum(system.fallbacks.values()):,}"),
                 _cell(f"{len(system.failures):,} of {system.searches:,}"),
@@ -318,7 +318,7 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
         ),
     )
     bars = [
-        Bar(system.name, [system.latency_p50_us], f"{system.latency_p50_us / 1000:.1f} ms")
+        Bar(system.name, [system.latency_p50_us], duration(system.latency_p50_us))
         for system in figures.systems
     ]
     yield _figure(bar_chart("Latency", bars, ["amount"]), "Latency, p50.")

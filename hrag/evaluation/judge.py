@@ -303,7 +303,7 @@ class Judge:
     def _answer(self, question: Question, system: System) -> AnswerOutcome:
         budget = self._settings.passage_tokens
         try:
-            passages = best_passages(self._client, question.text, system, self._where, budget)
+            passages = best_passages(self._client, question, system, self._where, budget)
             if not passages:
                 return JudgedAnswer(NO_PASSAGES)
             prompt = self._answer_prompt.substitute(

@@ -32,6 +32,7 @@ function link(key, { view, doc, ...fields }, system) {
   const { address, tenant, collections, searches } = data.explorer;
   const path = [tenant, collections[system], view, doc].filter((part) => part !== undefined);
   const options = view === "search" ? searches[system] : {};
+  if (!options) return null; // The system is another tool.
   const query = new URLSearchParams({ ...fields, ...options });
   const href = `${address}/#/${path.map(encodeURIComponent).join("/")}?${query}`;
   return h("a", { href, target: "_blank", rel: "noreferrer", t: key });

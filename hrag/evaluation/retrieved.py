@@ -52,7 +52,8 @@ class RetrievalResult:
 
     The times are of one search, for the largest budget: `embed_us` is the service's time for
     embedding the question, and `latency_us` is the time that the client measured, minus `embed_us`.
-    `sequence` is the sequence number of the snapshot that was searched. `fallback` is the reason if
+    `sequence` is the sequence number of the snapshot that was searched. The times and the sequence
+    are 0 if the passages are those of another tool. `fallback` is the reason if
     the search could not use words, vectors or the reranker as requested, and else empty.
     `eligible_leaves` is the number of leaves that the search could return, 0 if it is not known.
     """
@@ -86,10 +87,7 @@ def retrieved(
     return RetrievalResult(
         ranking=tuple(map(span_of, result.passages)),
         texts=texts,
-        quotes=tuple(
-            find_quote(gold, result.passages) if isinstance(gold, GoldQuote) else ()
-            for gold in question.gold
-        ),
+        quotes=find_quotes(question, result.passages),
         latency_us=max(0, round_trip_us - embed_us),
         embed_us=embed_us,
         sequence=result.sequence,
@@ -112,6 +110,15 @@ def kept_passages(passages: Iterable[Passage], budget: int) -> tuple[KeptPassage
             text=passage.chunk.content,
         )
         for passage in cut_passages(passages, min(budget, MAX_KEPT_TOKENS))
+    )
+
+
+def find_quotes(
+    question: Question, passages: Sequence[Passage]
+) -> tuple[tuple[TextSpan, ...], ...]:
+    """Returns, for each entry of the question's gold, where the passages contain the quote."""
+    return tuple(
+        find_quote(gold, passages) if isinstance(gold, GoldQuote) else () for gold in question.gold
     )
 
 

@@ -9,13 +9,20 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hrag.client import Client
-from hrag.evaluation.context_budget import BudgetedText, cut_passages, cut_to_budgets
+from hrag.evaluation.context_budget import (
+    BudgetedText,
+    cut_passages,
+    cut_to_budgets,
+    span_of,
+)
 from hrag.evaluation.journal import Journal, key_of
 from hrag.evaluation.questions import GoldQuote, Question
-from hrag.evaluation.retrieved import RetrievalResult, retrieved
+from hrag.evaluation.retrieved import RetrievalResult, find_quotes, kept_passages, retrieved
+from hrag.evaluation.retrieved_files import retrieved_passages
 from hrag.evaluation.systems import System
 from hrag.values.errors import (
     CollectionNotFound,
@@ -130,6 +137,12 @@ def _raise_if_fatal(error: HragError, earlier: Sequence[Outcome]) -> None:
 def _outcome(
     client: Client, question: Question, system: System, where: SearchTarget, journal: Journal
 ) -> Outcome:
+    if system.file is not None:
+        # The file is there in the next run too, so its passages are not stored in the journal.
+        try:
+            return search_one(client, question, system, where)
+        except HragError as error:
+            return error
     key = _key(question, system, where)
     stored = journal.get(key, RetrievalResult)
     if stored is not None:
@@ -160,12 +173,17 @@ def _key(question: Question, system: System, where: SearchTarget) -> str:
 def search_one(
     client: Client, question: Question, system: System, where: SearchTarget
 ) -> RetrievalResult:
-    """Returns the result of one system for one question. Raises the errors of `Client.search`.
+    """Returns the result of one system for one question.
+
+    Raises the errors of `Client.search`, or those of `retrieved_passages` and `Client.get_text`.
 
     If the system's mode fills a token budget itself, searches once for each budget. With other
     modes, searches once and cuts the passages to each of the budgets. If these passages do not fill
-    the largest budget, searches a second time, for MAX_LIMIT passages.
+    the largest budget, searches a second time, for MAX_LIMIT passages. The passages of another tool
+    are read from its file; their latency is not known and is 0.
     """
+    if system.file is not None:
+        return _passages_from_file(client, question, system.file, where)
     if system.fills_budget:
         return _search_each_budget(client, question, system, where)
     budget = where.budgets[-1]
@@ -193,15 +211,45 @@ def _search_each_budget(
     return retrieved(question, result, texts, round_trip_us, shown, where.main_budget)
 
 
-def best_passages(
-    client: Client, text: str, system: System, where: SearchTarget, budget: int
-) -> tuple[Passage, ...]:
-    """Returns the best passages of a search that together have at most `budget` tokens.
+def _passages_from_file(
+    client: Client, question: Question, file: Path, where: SearchTarget
+) -> RetrievalResult:
+    passages = _located_passages(client, question, file, where)
+    return RetrievalResult(
+        ranking=tuple(map(span_of, passages)),
+        texts=cut_to_budgets(passages, where.budgets),
+        quotes=find_quotes(question, passages),
+        latency_us=0,
+        embed_us=0,
+        sequence=0,
+        passages=kept_passages(passages, where.main_budget),
+    )
 
-    The end of the last passage is cut off if it does not fit. Raises the errors of `Client.search`.
+
+def _located_passages(
+    client: Client, question: Question, file: Path, where: SearchTarget
+) -> tuple[Passage, ...]:
+    """Returns the passages that a file has for a question, with the texts of the collection."""
+
+    def text_of(document_id: str) -> str:
+        return retried(
+            lambda: client.get_text(where.tenant_id, document_id, collection=where.collection)
+        )
+
+    return retrieved_passages(file, question.question_id, text_of)
+
+
+def best_passages(
+    client: Client, question: Question, system: System, where: SearchTarget, budget: int
+) -> tuple[Passage, ...]:
+    """Returns the best passages of a system that together have at most `budget` tokens.
+
+    The end of the last passage is cut off if it does not fit. Raises the errors of `search_one`.
     """
+    if system.file is not None:
+        return cut_passages(_located_passages(client, question, system.file, where), budget)
     bounds = {"token_budget": budget} if system.fills_budget else {"limit": _limit(budget)}
-    result, _ = timed_search(client, text, system, where, **bounds)
+    result, _ = timed_search(client, question.text, system, where, **bounds)
     return cut_passages(result.passages, budget)
 
 

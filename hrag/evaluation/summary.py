@@ -45,12 +45,13 @@ class SystemFigures:
     contains, by metric, the mean of the system's score minus the baseline's score for the same
     question; it is empty for the baseline itself. All scores of a failed search are 0. Latencies
     are of successful searches for the largest budget, in microseconds, without the time for
-    embedding the question. `tokens` is the mean count of returned tokens, by budget. `fallbacks`
-    counts, by reason, the searches that could not use words, vectors or the reranker as requested.
+    embedding the question; they are 0 if the system is another tool, whose `mode` is None. `tokens`
+    is the mean count of returned tokens, by budget. `fallbacks` counts, by reason, the searches
+    that could not use words, vectors or the reranker as requested.
     """
 
     name: str
-    mode: str
+    mode: str | None
     options: Mapping[str, Any]
     searches: int
     estimates: Mapping[str, Estimate]
@@ -231,7 +232,7 @@ def _warnings(
         for outcome in row
         if isinstance(outcome, RetrievalResult)
     ]
-    sequences = {result.sequence for result in results}
+    sequences = {result.sequence for result in results if result.sequence}
     if len(sequences) > 1:
         warnings.append(
             f"the tenant's data changed between searches (sequence numbers {min(sequences)} to "

@@ -1,5 +1,7 @@
 """Parses the systems to compare. A system is a way to search: a mode with its options.
 
+A system may also be another tool, whose passages a file contains (`retrieved_files`).
+
 A system is written `mode[:retrieval][:option=value]...`, for example `context`,
 `standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The options have the names of the fields
 of `hrag.types.SearchQuery`. With the option `collection`, systems can search different collections,
@@ -9,6 +11,7 @@ for example collections that were created with different settings.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -27,15 +30,25 @@ _NOT_OPTIONS = (
 )
 _TRUTH = {"true": True, "false": False}
 _SCALARS = (bool, int, float, str)
+_FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A way to search. `options` contains keyword arguments for `Client.search`."""
+    """A way to search. `options` contains keyword arguments for `Client.search`.
+
+    If the system is another tool, `mode` is None, and its only option is `file`, the path of the
+    file with the passages that the tool has retrieved.
+    """
 
     name: str
-    mode: SearchMode
+    mode: SearchMode | None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file(self) -> Path | None:
+        """The file with the passages of another tool; None if the system is a search."""
+        return None if self.mode else Path(self.options[_FILE])
 
     @property
     def fills_budget(self) -> bool:
@@ -43,21 +56,33 @@ class System:
         return self.mode is SearchMode.CONTEXT
 
 
-def parse_systems(text: str) -> tuple[System, ...]:
+def parse_systems(text: str, retrieved: Sequence[str] = ()) -> tuple[System, ...]:
     """Parses `text`, the descriptions of systems, separated by commas; returns the systems.
 
-    If `text` is invalid, raises InvalidArgument, which names the invalid part.
+    The systems of `retrieved`, each written `name=file`, are other tools and come last. If a
+    description is invalid, raises InvalidArgument, which names the invalid part.
     """
-    systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
-    repeated = first_repeated(system.name for system in systems)
-    if repeated is not None:
-        raise InvalidArgument(f"compare has the system {repeated!r} twice", field="compare")
-    if not systems:
+    searches = [parse_system(part.strip()) for part in text.split(",") if part.strip()]
+    if not searches:
         raise InvalidArgument(
             f"compare is {quoted(text)}; it must name one system or more, as in {DEFAULT_SYSTEMS}",
             field="compare",
         )
+    systems = (*searches, *map(_parse_retrieved, retrieved))
+    repeated = first_repeated(system.name for system in systems)
+    if repeated is not None:
+        raise InvalidArgument(f"compare has the system {repeated!r} twice", field="compare")
     return systems
+
+
+def _parse_retrieved(text: str) -> System:
+    name, _, file = text.partition("=")
+    if not name.strip() or not file:
+        raise InvalidArgument(
+            f"retrieved is {quoted(text)}; it must be NAME=FILE, as in faiss=faiss.jsonl",
+            field="retrieved",
+        )
+    return System(name.strip(), None, {_FILE: file})
 
 
 def parse_system(text: str) -> System:
@@ -113,6 +138,8 @@ _RETRIEVAL_WORDS = {
 
 def describe(system: System) -> str:
     """Returns what a system does, in a few words for readers who do not know the modes."""
+    if system.mode is None:
+        return f"another tool, whose passages are in the file {system.file}"
     retrieval = system.options.get("retrieval") or Retrieval.HYBRID
     return _MODE_WORDS[system.mode].format(_RETRIEVAL_WORDS[retrieval])
 

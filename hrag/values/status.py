@@ -182,6 +182,7 @@ class Limits:
     document_leaves: int
     page_spans: int
     page_dpi: int
+    page_boxes: int
 
 
 @dataclass(frozen=True, slots=True)

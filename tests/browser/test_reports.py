@@ -125,6 +125,20 @@ def test_links_of_a_removed_collection_open_the_chosen_one(explorer: Explorer) -
     expect(explorer.setting("A").get_by_label("Token budget")).to_have_value("1000")
 
 
+def test_another_tool_has_no_search_and_no_latency(explorer: Explorer) -> None:
+    report = report_json(compared(2))
+    report["systems"][1] |= {"mode": None, "options": {"file": "tool.jsonl"}}
+    report["retrieval"]["systems"][1] |= {"mode": None, "latency_p50_us": 0}
+    explorer.show("reports")
+    panel = open_report(explorer, file_of(report))
+    expect(panel.locator(".scoreboard")).to_contain_text("–")
+    panel.get_by_role("button", name=PUMP).click()
+    detail = panel.locator(".detail")
+    expect(detail.get_by_role("heading", level=3)).to_have_count(2)
+    expect(detail.get_by_role("link", name="search again")).to_have_count(1)
+    expect(detail.get_by_role("link", name="open", exact=True)).to_have_count(2)
+
+
 def test_a_report_is_dropped_and_another_language_keeps_it(explorer: Explorer) -> None:
     explorer.show("reports", theme="dark")
     content = file_of(compared(judged=judgement(asked(30), 1, "A is right.")))

@@ -189,7 +189,7 @@ def test_a_collection_with_summaries_is_searched_by_them(serving, files):
     done = serving.hrag(*ingest, "section")
     assert done.returncode == 0, done.stderr
     shown = _until_summarised(serving, "sums")
-    assert re.search(r"^default +section +2 +0 +0", shown, re.MULTILINE), shown
+    assert re.search(r"^default\tsection\t2\t0\t0$", shown, re.MULTILINE), shown
     search = ("search", "keys", "--tenant", "sums", "--mode", "summary_first")
     done = serving.hrag(*search, "--top-sections", "1", "--summary-scope", "documents")
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from hrag.types import (
     SettingsRequest,
 )
 from hrag.v1 import indexer_pb2, types_pb2
+from hrag.values.page_images import MAX_PAGE_BOXES
 from hrag.wire.status_codes import error_from
 from tests.support.documents.pdfs import Bookmark, pdf_of
 from tests.support.servers.processes import Running
@@ -309,4 +310,6 @@ def test_server_info_has_the_embedder_and_the_limits(client: Client) -> None:
     assert (info.embedder, info.return_level) == ("hash/64", 2)
     assert (info.default_limit, info.default_candidates) == (5, 200)
     assert (info.limits.limit, info.limits.candidates, info.limits.levels) == (100, 10_000, 8)
+    limits = info.limits
+    assert (limits.page_spans, limits.page_dpi, limits.page_boxes) == (64, 300, MAX_PAGE_BOXES)
     assert info.limits.document_bytes == 32 * 1024 * 1024

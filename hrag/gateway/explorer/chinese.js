@@ -557,6 +557,7 @@ export default {
   "limit.documentLeaves": "文档的叶块",
   "limit.pageSpans": "页面图像的文本区间",
   "limit.pageDpi": "页面图像的每英寸点数",
+  "limit.pageBoxes": "页面图像的文本框",
   "reader.lag": "滞后",
   "reader.sequence": "已应用的提交",
   "reader.collections": "内存中的集合",

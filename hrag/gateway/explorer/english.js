@@ -592,6 +592,7 @@ export default {
   "limit.documentLeaves": "Leaves of a document",
   "limit.pageSpans": "Spans on a page image",
   "limit.pageDpi": "Dots per inch of a page image",
+  "limit.pageBoxes": "Boxes on a page image",
   "reader.lag": "Lag",
   "reader.sequence": "Commits applied",
   "reader.collections": "Collections in memory",

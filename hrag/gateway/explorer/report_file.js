@@ -269,9 +269,11 @@ function explorerOf(report) {
     const name = system.text("name");
     const options = system.dictionary("options", optionOf);
     collections[name] = where ? (options.collection ?? where.text("collection")) : "";
-    searches[name] = searchFields(system.text("mode"), options, budgets ? mainBudget(budgets) : 0);
+    // Only searches have a mode; other tools have none.
+    const mode = system.optional("mode", textOf);
+    if (mode) searches[name] = searchFields(mode, options, budgets ? mainBudget(budgets) : 0);
   }
-  checkSystems(Object.keys(searches));
+  checkSystems(Object.keys(collections));
   return { tenant: where?.text("tenant_id") ?? "", collections, searches };
 }
 

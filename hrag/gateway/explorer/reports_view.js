@@ -47,6 +47,7 @@ export class ReportsView {
   #link({ tenant, collections, searches }, key, fields, system) {
     if (!(system in collections)) return null;
     const options = fields.view === "search" ? searches[system] : {};
+    if (!options) return null; // The system is another tool.
     // The language, the theme and the chosen collection may change after the link was made.
     const href = () => {
       const { lang, theme } = readAddress();
@@ -136,7 +137,8 @@ function percents({ mean, low, high }) {
 function searchValues({ recall, tokens, timeUs }) {
   const [mean, low, high] = percents(recall);
   const interval = h("small", {}, `[${low}, ${high}]`);
-  return [[h("b", {}, mean), " ", interval], count(Math.round(tokens)), duration(timeUs)];
+  const time = timeUs ? duration(timeUs) : "–";
+  return [[h("b", {}, mean), " ", interval], count(Math.round(tokens)), time];
 }
 
 function answerValues({ tokens, timeUs }) {

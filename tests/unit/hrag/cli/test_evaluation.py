@@ -1,12 +1,14 @@
 """`hrag eval` writes reports and explains errors. The client and the chat model are fakes."""
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -45,6 +47,10 @@ class Services(ScriptedClient):
     def get_chunk(self, tenant_id: str, chunk_id: str, *, collection: str) -> None:
         self._check(collection)
         super().get_chunk(tenant_id, chunk_id, collection=collection)
+
+    def get_text(self, tenant_id: str, document_id: str, *, collection: str) -> str:
+        self._check(collection)
+        return "yes"
 
     def server_info(self) -> Any:
         return SimpleNamespace(embedder="hash", version="1")
@@ -128,6 +134,72 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
     assert (completed.exit_code, services.calls) == (2, [])
     assert says in completed.stderr
     assert str(tmp_path / name) in completed.stderr
+
+
+def _closed_pipe() -> IO[str]:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w")
+
+
+def _full_disk() -> IO[str]:
+    return Path("/dev/full").open("w")
+
+
+@pytest.mark.parametrize(("output", "exit_code"), [(_closed_pipe, 0), (_full_disk, 1)])
+@pytest.mark.usefixtures("run")
+def test_reports_are_written_also_if_standard_output_cannot_be_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: Callable[[], IO[str]],
+    exit_code: int,
+) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps(QUESTION))
+    files = {f"--{name}": tmp_path / f"report.{name}" for name in ("json", "html", "csv")}
+    arguments = [str(word) for option in files.items() for word in option]
+    monkeypatch.setattr(sys, "stdout", output())
+    with pytest.raises(SystemExit) as ended:
+        app(["eval", str(questions), *COMPARE_BOTH, *arguments])
+    with suppress(OSError):
+        sys.stdout.close()
+    assert ended.value.code == exit_code
+    assert all(file.stat().st_size for file in files.values())
+
+
+def test_another_tool_is_compared_and_shown_without_a_latency(run: Eval, tmp_path: Path) -> None:
+    file, reports = tmp_path / "tool.jsonl", tmp_path / "r"
+    passages = [{"doc_id": "a", "start": 0, "end": 3}]
+    file.write_text(json.dumps({"qid": "line-1", "passages": passages}))
+    compare = ("--compare", "standard:collection=tree", "--collection", "tree")
+    written = ("--json", f"{reports}.json", "--html", f"{reports}.html")
+    links = ("--explorer", "http://h")
+    completed = run(*compare, "--retrieved", f"tool={file}", *written, *links)
+    assert completed.exit_code == 0, completed.output
+    assert "standard:collection=tree and tool find equally much" in completed.stdout
+    assert re.search(r"tool +100\.0 +100\.0 +not measured +not measured", completed.stdout)
+    system = json.loads(Path(f"{reports}.json").read_text())["retrieval"]["systems"][1]
+    assert (system["name"], system["mode"], system["options"]) == (
+        "tool",
+        None,
+        {"file": str(file)},
+    )
+    page = Path(f"{reports}.html").read_text()
+    assert f"another tool, whose passages are in the file {file}" in page
+    assert '"searches":{"standard:collection=tree":{"mode":"STANDARD"}}' in page
+
+
+def test_a_file_of_another_tool_is_checked_before_the_first_search(
+    run: Eval, services: Services, tmp_path: Path
+) -> None:
+    file = tmp_path / "tool.jsonl"
+    file.write_text(json.dumps({"qid": "other", "passages": []}))
+    completed = run(*COMPARE_BOTH, "--retrieved", f"tool={file}")
+    assert (completed.exit_code, services.calls) == (2, [])
+    assert f"{file} lacks 1 question, such as line-1" in completed.stderr
+    completed = run(*COMPARE_BOTH, "--retrieved", f"tool={tmp_path / 'missing'}")
+    assert (completed.exit_code, services.calls) == (2, [])
+    assert "missing: No such file" in completed.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--judge",)])

@@ -1,6 +1,8 @@
 """Tables fit into terminals, errors have exit codes, and progress is shown as lines."""
 
 import io
+import os
+import sys
 from itertools import count
 from threading import Event, active_count
 
@@ -9,7 +11,17 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from hrag import errors
-from hrag.cli.terminal import Column, ExitCode, Fit, exit_code_of, progress_lines, show_table
+from hrag.cli.terminal import (
+    Column,
+    ExitCode,
+    Fit,
+    exit_code_of,
+    finishes_without_reader,
+    output,
+    print_json_line,
+    progress_lines,
+    show_table,
+)
 
 COLUMNS = (
     Column("id"),
@@ -45,6 +57,13 @@ def test_a_table_fits_the_terminal_and_cuts_no_number(width):
     assert "tokens" in lines[0]
     assert "note" not in lines[0]  # No row has a note.
     assert any("1,234,567" in line for line in lines)
+
+
+def test_a_column_that_folds_divides_no_word_if_another_column_can_be_narrowed(capsys):
+    console = Console(width=40, force_terminal=True, color_system=None)
+    word = "text-embedding-3-small"
+    show_table(console, (Column("model"), Column("levels")), [(word, "256, 512, 1024, 2048")])
+    assert word in capsys.readouterr().out
 
 
 def test_a_wide_terminal_shows_everything():
@@ -115,3 +134,36 @@ def test_progress_lines_end_if_the_block_fails():
     with pytest.raises(ValueError, match="x"), progress_lines(lambda: "", interval_s=30):
         raise ValueError("x")
     assert active_count() == before
+
+
+def _print_lines(lines: int) -> None:
+    for number in range(lines):
+        output().print(f"line {number}")
+        print_json_line(number)
+    raise KeyError
+
+
+def _run_into_pipe(monkeypatch: pytest.MonkeyPatch, lines: int, *, is_closed: bool) -> str:
+    """Returns what a command that ends with KeyError has printed into a pipe."""
+    reading, writing = os.pipe()
+    if is_closed:
+        os.close(reading)
+    with monkeypatch.context() as patch, os.fdopen(writing, "w") as file:
+        patch.setattr(sys, "stdout", file)
+        file.write("before\n" if not is_closed else "")
+        with pytest.raises(KeyError):
+            finishes_without_reader(_print_lines)(lines)
+    if is_closed:
+        return ""
+    with os.fdopen(reading) as printed:
+        return printed.read()
+
+
+@pytest.mark.parametrize("lines", [1, 20])
+def test_a_command_that_finishes_ignores_a_closed_pipe(monkeypatch, lines):
+    _run_into_pipe(monkeypatch, lines, is_closed=True)
+
+
+def test_a_command_that_finishes_prints_everything_in_order_into_an_open_pipe(monkeypatch):
+    printed = _run_into_pipe(monkeypatch, 2, is_closed=False)
+    assert printed == "before\nline 0\n0\nline 1\n1\n"
