@@ -270,10 +270,11 @@ class AdmissionExecutor:
             _refuse(oldest, TooBusy(problem))
 
     def _work(self) -> None:
-        busy = metrics.threads_busy.track_inprogress()
         while (call := self._ready.get()) is not None:
-            with busy, self._running.call(call.account) as running:
+            metrics.threads_busy.change(1)
+            with self._running.call(call.account) as running:
                 self._run(call, running)
+            metrics.threads_busy.change(-1)
             self.limiter.leave(call.account)
             # Without `del`, a thread that waits for a call would keep the last call in memory.
             del call
