@@ -66,6 +66,7 @@ ALLOWED_IMPORTERS = {
     "h11": ("hrag.cli", "hrag.gateway.http"),
     "opentelemetry": ("hrag.observe.tracing",),
     "prometheus_client": (
+        "hrag.observe.counts",
         "hrag.observe.metrics",
         "hrag.observe.histogram",
         "hrag.server.serving.metrics_server",

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import groupby
 from operator import attrgetter
 
@@ -23,7 +22,6 @@ import structlog
 from prometheus_client import (
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     ProcessCollector,
     disable_created_metrics,
@@ -31,6 +29,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 
 from hrag.host.watched_file import failing_settings
+from hrag.observe.counts import CountGauge, LabelledCounter
 from hrag.observe.histogram import BatchHistogram
 from hrag.values.document_limits import LIMIT_NAMES
 from hrag.values.errors import (
@@ -73,7 +72,7 @@ def _histogram(name: str, meaning: str, bounds: tuple[float, ...], *labels: str)
 
 # These instruments are used by both services.
 
-_calls = _counter("hrag_calls_total", "Finished calls.", "method", "code")
+_calls = LabelledCounter("hrag_calls_total", "Finished calls.", ("method", "code"), INSTRUMENTS)
 _call_seconds = BatchHistogram(
     "hrag_call_seconds",
     "Duration of calls. A stream lasts until it ends.",
@@ -81,15 +80,15 @@ _call_seconds = BatchHistogram(
     "method",
     INSTRUMENTS,
 )
-_calls_running = Gauge(
+_calls_running = CountGauge(
     "hrag_calls_running",
     "Calls that have begun and not ended, including open streams and waiting calls.",
-    registry=INSTRUMENTS,
+    INSTRUMENTS,
 )
-threads_busy = Gauge(
+threads_busy = CountGauge(
     "hrag_threads_busy",
     "Threads of the pool that are running a call. Streams use other threads.",
-    registry=INSTRUMENTS,
+    INSTRUMENTS,
 )
 unread_calls_cancelled = _counter(
     "hrag_unread_calls_cancelled_total",
@@ -285,19 +284,19 @@ READINGS = {
 
 def call_started() -> None:
     """Adds one to the number of running calls."""
-    _calls_running.inc()
+    _calls_running.change(1)
 
 
 def call_finished(method: str, code: str, seconds: float) -> None:
     """Records a finished call. `method` is the method's name without the service's name."""
-    _calls_running.dec()
-    _calls_with(method, code).inc()
+    _calls_running.change(-1)
+    _calls.increment(method, code)
     _call_seconds.observe(((method, seconds),))
 
 
 def call_rejected(method: str, code: str) -> None:
     """Counts a call that was rejected before its handler ran. No duration is recorded."""
-    _calls_with(method, code).inc()
+    _calls.increment(method, code)
 
 
 def size_refused(error: HragError) -> None:
@@ -480,13 +479,6 @@ def _count_outcome(calls: Counter) -> Iterator[None]:
         raise
     finally:
         calls.labels(outcome).inc()
-
-
-# The counter for a method and a code is cached, because reading it from the cache takes 0.05 us,
-# and the method `labels` takes 0.9 us.
-@cache
-def _calls_with(method: str, code: str) -> Counter:
-    return _calls.labels(method, code)
 
 
 @dataclass(frozen=True, slots=True)

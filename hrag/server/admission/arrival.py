@@ -11,9 +11,9 @@ grpcio also sends a message in a thread that waits until the client has read the
 
 grpcio has no public interface for this. So this module uses internals of grpcio; no other module
 uses them. The internals are the arguments with which `grpc._server` submits a call to its thread
-pool, `_receive_message`, `_RPCState`, `_possibly_finish_call`, the operations that start a batch,
-`peer` of a call, `_common`, `_RequestIterator`, and two attributes of a context. If a version of
-grpcio changes these internals, the tests of this module fail.
+pool, `_receive_message`, `_RPCState`, `_is_rpc_state_active`, `_possibly_finish_call`, the
+operations that start a batch, `peer` of a call, `_common`, `_RequestIterator`, and two attributes
+of a context. If a version of grpcio changes these internals, the tests of this module fail.
 """
 
 import time
@@ -135,6 +135,14 @@ class PendingCall(Call, ABC):
     def peer_host(self) -> str:
         """Returns the caller's address without its port."""
         return _common.decode(self._rpc.call.peer()).rpartition(":")[0]
+
+    def activity_check(self) -> Callable[[], bool]:
+        """Returns a function that returns False once the call has ended or the client has left.
+
+        Unlike `is_active` of grpcio's context, the function takes no lock: it only reads two
+        attributes. It does not refer to this call.
+        """
+        return partial(_server._is_rpc_state_active, self._state)
 
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
         """Starts to read the message. Once it has arrived, gRPC's event thread calls `arrived`.

@@ -1,7 +1,6 @@
 """Limits how many bytes a process keeps in memory for each caller and for all callers."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,7 +33,7 @@ class ByteBudget:
         self._setting = setting
         self._by_credential = by_credential
         self._lock = threading.Lock()
-        self._bytes: Counter[str] = Counter()
+        self._bytes: dict[str, int] = {}
         self._total = 0
 
     @property
@@ -62,7 +61,7 @@ class ByteBudget:
         """
         has_share = bool(caller) or not self._by_credential
         with self._lock:
-            used, total = self._bytes[caller], self._total
+            used, total = self._bytes.get(caller, 0), self._total
             exceeds_share = has_share and used + size_bytes > self._caller_max_bytes
             if not exceeds_share and total + size_bytes <= self._max_bytes:
                 self._bytes[caller] = used + size_bytes
@@ -82,11 +81,11 @@ class ByteBudget:
         """Subtracts `size_bytes` from the bytes that `take` has counted for the caller."""
         with self._lock:
             self._total -= size_bytes
-            remaining = self._bytes[caller] - size_bytes
+            remaining = self._bytes.get(caller, 0) - size_bytes
             if remaining:
                 self._bytes[caller] = remaining
             else:
-                del self._bytes[caller]
+                self._bytes.pop(caller, None)
 
 
 class Share:

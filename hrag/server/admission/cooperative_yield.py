@@ -12,9 +12,7 @@ tasks in the same way (multilevel feedback queue), but Python's interpreter lock
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 # A call is short until its thread has used this processor time for the call. A plain search needs
 # only a few milliseconds, so it stays short.
@@ -45,17 +43,13 @@ class RunningCalls:
         self.sleep = sleep
         self.wall_clock = wall_clock
         self._lock = threading.Lock()
-        self._short: Counter[str] = Counter()
+        # The keys are the tenants that have running calls that are short.
+        self._short: dict[str, int] = {}
         self._turn = threading.Lock()
 
-    @contextmanager
-    def call(self, tenant: str) -> Iterator["RunningCall"]:
-        """Yields a RunningCall for a call of `tenant` that this thread runs in the `with` block."""
-        call = RunningCall(self, tenant)
-        try:
-            yield call
-        finally:
-            call.become_long()
+    def call(self, tenant: str) -> "RunningCall":
+        """Returns a RunningCall for a call of `tenant` that this thread runs in a `with` block."""
+        return RunningCall(self, tenant)
 
     def count_short(self, tenant: str, change: int) -> None:
         """Adds `change` to the count of the tenant's running calls that are short.
@@ -63,8 +57,10 @@ class RunningCalls:
         A call is short until it has used 10 ms of processor time.
         """
         with self._lock:
-            self._short[tenant] += change
-            if not self._short[tenant]:
+            count = self._short.get(tenant, 0) + change
+            if count:
+                self._short[tenant] = count
+            else:
                 del self._short[tenant]
 
     def has_short_of_others(self, tenant: str) -> bool:
@@ -88,7 +84,8 @@ class RunningCalls:
 class RunningCall:
     """A call that a thread runs, and the processor time that the call has used.
 
-    A call is short until it has used 10 ms of processor time or has ended, and long afterwards.
+    A call is short until it has used 10 ms of processor time or has ended, and long afterwards. A
+    RunningCall is a context manager: the call ends with the `with` block.
     """
 
     __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
@@ -96,12 +93,20 @@ class RunningCall:
     def __init__(self, calls: RunningCalls, tenant: str) -> None:
         self._calls = calls
         self._tenant = tenant
+        self._is_short = False
+
+    def __enter__(self) -> "RunningCall":
+        calls = self._calls
         self._began_s = self._slept_s = calls.clock()
         # The call cannot have used `_SHORT_S` of processor time before this time of the wall clock.
         # So the processor time, which needs a system call, is not read before this time.
         self._short_until_s = calls.wall_clock() + _SHORT_S
         self._is_short = True
-        calls.count_short(tenant, 1)
+        calls.count_short(self._tenant, 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.become_long()
 
     def yield_to_others(self) -> None:
         """Sleeps briefly if this call is long and a short call of another tenant runs.

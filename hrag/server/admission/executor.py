@@ -90,9 +90,11 @@ class AdmissionExecutor:
         self._unanswered = ByteBudget(
             max_unanswered_bytes, "unanswered requests", "HRAG_MAX_UNANSWERED_BYTES"
         )
-        # The lock of this condition protects `_calls`. Waiting threads are notified when `_calls`
-        # becomes 0.
-        self._counting = threading.Condition()
+        # This lock protects `_calls`. `_all_ended` is set when `_calls` is 0 and no call may be
+        # submitted any more.
+        self._counting = threading.Lock()
+        self._is_stopping = False
+        self._all_ended = threading.Event()
         inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
         self._arriving = Timeouts(
             arrival_timeout_s, partial(_end_overdue, arrival_timeout_s), "arrivals"
@@ -191,8 +193,9 @@ class AdmissionExecutor:
 
         No call may be submitted any more.
         """
-        with self._counting:
-            self._counting.wait_for(lambda: self._calls == 0)
+        self._is_stopping = True
+        self._count(0)
+        self._all_ended.wait()
         for _ in self._threads:
             self._ready.put(None)
         for thread in self._threads:
@@ -270,10 +273,11 @@ class AdmissionExecutor:
             _refuse(oldest, TooBusy(problem))
 
     def _work(self) -> None:
-        busy = metrics.threads_busy.track_inprogress()
         while (call := self._ready.get()) is not None:
-            with busy, self._running.call(call.account) as running:
+            metrics.threads_busy.change(1)
+            with self._running.call(call.account) as running:
                 self._run(call, running)
+            metrics.threads_busy.change(-1)
             self.limiter.leave(call.account)
             # Without `del`, a thread that waits for a call would keep the last call in memory.
             del call
@@ -306,8 +310,8 @@ class AdmissionExecutor:
     def _count(self, change: int) -> None:
         with self._counting:
             self._calls += change
-            if self._calls == 0:
-                self._counting.notify_all()
+            if self._is_stopping and self._calls == 0:
+                self._all_ended.set()
 
 
 class DedicatedThreads:

@@ -183,7 +183,7 @@ class ServerCall(PendingCall):
         # The time at which a stream last received or sent a message.
         self._active_s = time.monotonic()
         self._started = time.perf_counter()
-        self.deadline = deadline_from(context, self._default_s())
+        self.deadline = deadline_from(context, self._default_s(), self.activity_check())
         context.set_trailing_metadata(((REQUEST_ID, self._id),))
         metrics.call_started()
 

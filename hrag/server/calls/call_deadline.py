@@ -1,6 +1,7 @@
 """The deadline of a call: the client's deadline, or the server's if the client sets none."""
 
 import math
+from collections.abc import Callable
 
 import grpc
 
@@ -15,19 +16,24 @@ _NO_DEADLINE_S = 1e15
 def deadline_of(context: grpc.ServicerContext) -> Deadline:
     """Returns the deadline of the current call, whose gRPC context is `context`."""
     deadline = CURRENT.get().deadline
-    return deadline_from(context, math.inf) if deadline is NEVER else deadline
+    if deadline is NEVER:
+        return deadline_from(context, math.inf, context.is_active)
+    return deadline
 
 
-def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
+def deadline_from(
+    context: grpc.ServicerContext, default_s: float, is_active: Callable[[], bool]
+) -> Deadline:
     """Returns the deadline of a call that starts now.
 
-    If the client sets no deadline, the deadline is `default_s` seconds from now. The method `check`
-    of the deadline also raises an error once the client has cancelled the call or disconnected.
+    If the client sets no deadline, the deadline is `default_s` seconds from now. `is_active`
+    returns False once the client has cancelled the call or disconnected; then the method `check` of
+    the deadline raises an error, too.
     """
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:
         remaining_s = default_s
-    return Deadline.after(remaining_s, context.is_active, _yield_to_others)
+    return Deadline.after(remaining_s, is_active, _yield_to_others)
 
 
 def _yield_to_others() -> None:
