@@ -56,7 +56,7 @@ try:
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._json_scan import json_size
-    from hrag_fast._passages import CitedDocument, PassageEncoder
+    from hrag_fast._passages import CitedDocument, PassageDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
     from hrag_fast._rows import rows_of_documents
@@ -101,6 +101,7 @@ __all__ = [
     "LeafTerms",
     "Matches",
     "NearestRows",
+    "PassageDocument",
     "PassageEncoder",
     "Postings",
     "Q4Matrix",
