@@ -7,6 +7,7 @@
 * `Postings` finds leaves by BM25 in an inverted index. `postings_of` and `write_postings` build
   an inverted index. `forward_matches` finds the terms of a query in leaves that are in no inverted
   index. `hrag/text/bm25.py` has the formula.
+* `unit_vector` scales the vector of a query to length 1.
 * `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
 * `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
@@ -63,6 +64,7 @@ try:
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
     from hrag_fast._unigram import UnigramSegmenter, UnigramTokenizer
+    from hrag_fast._unit_vector import unit_vector
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -125,5 +127,6 @@ __all__ = [
     "sentence_ends",
     "supported_paths",
     "term_id",
+    "unit_vector",
     "write_postings",
 ]

@@ -55,6 +55,7 @@ from hrag_fast import (
     sentence_ends,
     supported_paths,
     term_id,
+    unit_vector,
     write_postings,
 )
 from tests import twins
@@ -588,6 +589,11 @@ def _encode_bert(data: bytes, draw: random.Random) -> None:
     _bert_encoder().encode(ids, starts)
 
 
+@cache
+def _vectors() -> list[bytes]:
+    return [unit_vectors(1, 0, count).tobytes() for count in (1, 9, 300)]
+
+
 _INDEX_ERRORS = (ValueError, IndexError)
 TARGETS: dict[str, Target] = {
     "analysis": Target(_texts, _extract_terms, (UnicodeError,)),
@@ -606,5 +612,6 @@ TARGETS: dict[str, Target] = {
     "sentence_encoder": Target(_tokens, _encode_tokens),
     "sentences": Target(_texts, lambda data, draw: sentence_ends(_decoded(data, draw)), ()),
     "segmenter": Target(_texts, _segment, (ValueError, UnicodeError, OverflowError)),
+    "unit_vector": Target(_vectors, lambda data, _draw: unit_vector(_array(data, np.float32))),
     "unigram": Target(_pieces, _tokenize, (ValueError, UnicodeError)),
 }
