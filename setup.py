@@ -79,6 +79,7 @@ NAMES = (
     "_sentence_encoder",
     "_sentences",
     "_unigram",
+    "_unit_vector",
 )
 # This module has the code of Cython's memoryviews, which all kernels share. It would otherwise be
 # two thirds of the code of every kernel.

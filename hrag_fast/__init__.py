@@ -7,6 +7,7 @@
 * `Postings` finds leaves by BM25 in an inverted index. `postings_of` and `write_postings` build
   an inverted index. `forward_matches` finds the terms of a query in leaves that are in no inverted
   index. `hrag/text/bm25.py` has the formula.
+* `unit_vector` scales the vector of a query to length 1.
 * `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
 * `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
@@ -56,13 +57,14 @@ try:
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._json_scan import json_size
-    from hrag_fast._passages import CitedDocument, PassageEncoder
+    from hrag_fast._passages import CitedDocument, PassageDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
     from hrag_fast._rows import rows_of_documents
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
     from hrag_fast._unigram import UnigramSegmenter, UnigramTokenizer
+    from hrag_fast._unit_vector import unit_vector
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -101,6 +103,7 @@ __all__ = [
     "LeafTerms",
     "Matches",
     "NearestRows",
+    "PassageDocument",
     "PassageEncoder",
     "Postings",
     "Q4Matrix",
@@ -124,5 +127,6 @@ __all__ = [
     "sentence_ends",
     "supported_paths",
     "term_id",
+    "unit_vector",
     "write_postings",
 ]

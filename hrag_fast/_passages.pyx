@@ -20,11 +20,13 @@ from array import array
 from hrag_fast._cited import merged_spans
 from hrag_fast._sentences import MAX_SENTENCE_CHARS
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from hrag_fast._cited cimport TextRange, count_before, sentence_of
 
@@ -171,10 +173,60 @@ cdef class CitedDocument:
         return count_before(self.page_starts, char_start)
 
 
+cdef class PassageDocument:
+    """A document from which passages are encoded; see `_passages.pyi`."""
+
+    cdef CitedDocument cited
+    cdef const uint8_t[::1] tree
+    cdef const uint8_t[::1] text
+    cdef bytearray checked  # One byte for each block of the text; None if nothing is known.
+    cdef size_t block_bytes
+
+    def __cinit__(
+        self,
+        CitedDocument cited not None,
+        const uint8_t[::1] tree not None,
+        const uint8_t[::1] text not None,
+        bytearray checked=None,
+        size_t block_bytes=1,
+    ):
+        if not block_bytes:
+            raise ValueError("block_bytes is 0; it must be at least 1")
+        self.cited, self.tree, self.text = cited, tree, text
+        self.checked, self.block_bytes = checked, block_bytes
+
+    cdef int require(self, object verify, object ordinal, size_t start, size_t end) except -1:
+        """Calls `verify` for a part of the text, if not all blocks of the part are checked."""
+        cdef size_t first, last
+        if verify is None:
+            return 0
+        if self.checked is not None:
+            first = start // self.block_bytes
+            last = min(
+                (end + self.block_bytes - 1) // self.block_bytes,
+                <size_t>PyByteArray_GET_SIZE(self.checked),
+            )
+            if first < last and not memchr(
+                PyByteArray_AS_STRING(self.checked) + first, 0, last - first
+            ):
+                return 0
+        verify(ordinal, start, end)
+        return 0
+
+
+cdef struct Placed:  # A chunk that becomes a passage.
+    PyObject* document  # A PassageDocument.
+    PyObject* ordinal
+    size_t level
+    size_t index
+    Record span  # The span of the chunk, without the text that better passages have.
+
+
 cdef class PassageEncoder:
     """Encodes the passages of one search; see `_passages.pyi`."""
 
     cdef const uint64_t[::1] labels
+    cdef const uint64_t[::1] keys
     cdef const float[::1] scores
     cdef const uint32_t[::1] starts
     cdef const uint32_t[::1] children
@@ -200,7 +252,7 @@ cdef class PassageEncoder:
         bint spans=False,
     ):
         self.labels = labels
-        _, self.scores, self.starts, self.children, self.child_scores = groups
+        self.keys, self.scores, self.starts, self.children, self.child_scores = groups
         self.leaf_level = leaf_level
         self.has_lexical = lexical is not None
         self.has_dense = dense is not None
@@ -222,25 +274,141 @@ cdef class PassageEncoder:
 
     def passage(
         self,
-        CitedDocument document not None,
-        const uint8_t[::1] tree not None,
-        const uint8_t[::1] text not None,
+        PassageDocument document not None,
         size_t level,
         size_t index,
         size_t group,
         record=None,
         merged=(),
         size_t max_bytes=SIZE_MAX,
-        check=None,
+        verify=None,
+        ordinal=0,
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
-        cdef Level chunks = level_of(tree, level)
-        cdef Level leaves = level_of(tree, self.leaf_level)
-        if index >= chunks.count:
-            raise IndexError(
-                f"index is {index}; it must be below {chunks.count}, the number of chunks on the "
-                "level"
-            )
+        cdef Record chunk = chunk_of(document, level, index)
+        if record is not None:
+            (
+                chunk.byte_start, chunk.byte_end, chunk.char_start, chunk.char_end,
+                chunk.token_start, chunk.token_count, chunk.parent, chunk.first_child,
+                chunk.child_count, chunk.section,
+            ) = record
+        self.check_group(group)
+        return self.passage_of(
+            document, level, index, group, &chunk, merged, max_bytes, verify, ordinal
+        )
+
+    def passages(
+        self,
+        size_t level,
+        merged not None,
+        size_t limit,
+        bint keep_overlap,
+        open_document,
+        verify=None,
+        check=None,
+        size_t max_bytes=SIZE_MAX,
+    ):
+        """Returns the passages of the best groups, or None; see `_passages.pyi`."""
+        cdef size_t count = min(limit, <size_t>self.keys.shape[0]), group
+        cdef Placed* placed = <Placed*>malloc((count + 1) * sizeof(Placed))
+        cdef Placed* at
+        cdef bytes passage
+        if placed == NULL:
+            raise MemoryError
+        encoded, referenced = [], []
+        try:
+            for group in range(count):
+                if check is not None:
+                    check("reading passages")
+                self.check_group(group)
+                at = &placed[group]
+                self.place(placed, group, level, merged, open_document, referenced)
+                if not keep_overlap and not self.is_trimmed(placed, group, verify):
+                    return None
+                try:
+                    passage = self.passage_of(
+                        <PassageDocument>at.document, at.level, at.index, group, &at.span, (),
+                        max_bytes, verify, <object>at.ordinal,
+                    )
+                except OverflowError:
+                    return None
+                encoded.append(passage)
+                max_bytes -= PyBytes_GET_SIZE(passage)
+            return tuple(encoded)
+        finally:
+            free(placed)
+
+    cdef int place(
+        self,
+        Placed* placed,
+        size_t group,
+        size_t level,
+        merged,
+        open_document,
+        list referenced,
+    ) except -1:
+        """Writes the document, the position and the whole span of the chunk of a group."""
+        cdef uint64_t key = self.keys[group]
+        cdef size_t better
+        cdef object ordinal
+        cdef Placed* at = &placed[group]
+        at.level, at.index = level, leaf_of(key)
+        if merged:
+            chunk = merged.get(key)
+            if chunk is not None:
+                at.level, at.index = chunk[0]
+        for better in range(group):
+            if self.keys[better] >> LEAF_INDEX_BITS == key >> LEAF_INDEX_BITS:
+                at.document, at.ordinal = placed[better].document, placed[better].ordinal
+                break
+        else:
+            ordinal = key >> LEAF_INDEX_BITS
+            document = <PassageDocument?>open_document(ordinal)
+            referenced += (ordinal, document)
+            at.document, at.ordinal = <PyObject*>document, <PyObject*>ordinal
+        at.span = chunk_of(<PassageDocument>at.document, at.level, at.index)
+        return 0
+
+    cdef bint is_trimmed(self, Placed* placed, size_t group, verify) except -1:
+        """Removes the text of better passages from the span of a chunk.
+
+        A passage touches the chunk if they overlap, or if one ends where the other begins. Returns
+        False if a passage touches the chunk, and the remaining text is empty or blank or has no
+        leaf of the group. Then the chunk is perhaps no passage.
+        """
+        cdef Placed* at = &placed[group]
+        cdef uint64_t start = at.span.token_start, end = token_end(&at.span), least = 0
+        cdef Placed* other = next_touched(placed, group, start, end, least)
+        if other == NULL:
+            return True
+        while other != NULL:
+            if other.span.token_start > at.span.token_start:
+                if not is_part_before(&at.span, &other.span):
+                    return False
+                break
+            if not is_part_after(&at.span, &other.span):
+                return False
+            least = <uint64_t>other.span.token_start + 1
+            other = next_touched(placed, group, start, end, least)
+        return (
+            self.has_leaf(<PassageDocument>at.document, group, &at.span)
+            and has_visible(<PassageDocument>at.document, &at.span, verify, <object>at.ordinal)
+        )
+
+    cdef bint has_leaf(
+        self, PassageDocument document, size_t group, const Record* span
+    ) except -1:
+        """Returns True if a part of a leaf of the group lies in a span."""
+        cdef Level leaves = level_of(document.tree, self.leaf_level)
+        cdef size_t child
+        cdef Record part
+        for child in range(self.starts[group], self.starts[group + 1]):
+            if self.part_of_child(span, leaves, child, &part):
+                return True
+        return False
+
+    cdef int check_group(self, size_t group) except -1:
+        """Raises IndexError if the group or its children do not exist."""
         if group + 1 >= <size_t>self.starts.shape[0] or group >= <size_t>self.scores.shape[0]:
             raise IndexError(
                 f"group is {group}; it must be below {self.scores.shape[0]}, the number of groups"
@@ -250,29 +418,44 @@ cdef class PassageEncoder:
                 f"group {group} has children {self.starts[group]} to {self.starts[group + 1]}; "
                 f"they must ascend and be at most {self.children.shape[0]}, the number of children"
             )
-        cdef Record chunk = chunks.first[index]
-        if record is not None:
-            (
-                chunk.byte_start, chunk.byte_end, chunk.char_start, chunk.char_end,
-                chunk.token_start, chunk.token_count, chunk.parent, chunk.first_child,
-                chunk.child_count, chunk.section,
-            ) = record
+        return 0
+
+    cdef bytes passage_of(
+        self,
+        PassageDocument document,
+        size_t level,
+        size_t index,
+        size_t group,
+        Record* chunk,
+        merged,
+        size_t max_bytes,
+        verify,
+        ordinal,
+    ):
+        """Returns one passage as an encoded SearchResponse. `chunk` has the span of the passage."""
+        cdef CitedDocument cited = document.cited
+        cdef const uint8_t[::1] text = document.text
+        cdef Level leaves = level_of(document.tree, self.leaf_level)
         if not chunk.byte_start <= chunk.byte_end <= <size_t>text.shape[0]:
             raise ValueError(
                 f"the chunk has bytes {chunk.byte_start} to {chunk.byte_end}; they must ascend and "
                 f"be at most {text.shape[0]}, the length of the text"
             )
-        check_size(chunk.byte_end - chunk.byte_start + PyBytes_GET_SIZE(document.fields), max_bytes)
-        if check is not None:
-            check(max(chunk.byte_start, REACH_BYTES) - REACH_BYTES, chunk.byte_end + REACH_BYTES)
+        check_size(chunk.byte_end - chunk.byte_start + PyBytes_GET_SIZE(cited.fields), max_bytes)
+        document.require(
+            verify,
+            ordinal,
+            max(chunk.byte_start, REACH_BYTES) - REACH_BYTES,
+            chunk.byte_end + REACH_BYTES,
+        )
         cdef TextRange sentence
         term_spans = ()
-        if document.heading_end is not None:
-            term_spans = self.cite(document, &chunk, text, leaves, group, &sentence, max_bytes)
+        if cited.heading_end is not None:
+            term_spans = self.cite(cited, chunk, text, leaves, group, &sentence, max_bytes)
             chunk.section = sentence.section
         return self.encoded(
-            document,
-            &chunk,
+            cited,
+            chunk,
             text,
             leaves,
             level,
@@ -280,7 +463,7 @@ cdef class PassageEncoder:
             group,
             merged,
             term_spans,
-            NULL if document.heading_end is None else &sentence,
+            NULL if cited.heading_end is None else &sentence,
             max_bytes,
         )
 
@@ -504,6 +687,89 @@ cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
     if base != size:
         raise ValueError(f"the tree has {size} bytes; its {levels} levels take {base}")
     return result
+
+
+cdef Record chunk_of(PassageDocument document, size_t level, size_t index) except *:
+    """Returns a chunk of a document's tree. Raises IndexError if there is no such chunk."""
+    cdef Level chunks = level_of(document.tree, level)
+    if index >= chunks.count:
+        raise IndexError(
+            f"index is {index}; it must be below {chunks.count}, the number of chunks on the level"
+        )
+    return chunks.first[index]
+
+
+cdef inline uint64_t token_end(const Record* span) noexcept:
+    return <uint64_t>span.token_start + span.token_count
+
+
+cdef Placed* next_touched(
+    Placed* placed, size_t group, uint64_t start, uint64_t end, uint64_t least
+) noexcept:
+    """Returns the first passage of a group's document that touches a range of tokens, or NULL.
+
+    Only passages of better groups that begin at the token `least` or after it count.
+    """
+    cdef Placed* first = NULL
+    cdef Placed* other
+    cdef size_t better
+    for better in range(group):
+        other = &placed[better]
+        if (
+            other.ordinal == placed[group].ordinal
+            and least <= other.span.token_start <= end
+            and token_end(&other.span) >= start
+            and (first == NULL or other.span.token_start < first.span.token_start)
+        ):
+            first = other
+    return first
+
+
+cdef inline bint is_part_after(Record* span, const Record* before) noexcept:
+    """Removes everything up to the end of another span. Returns False if no token remains."""
+    cdef uint64_t end = token_end(span)
+    if end <= token_end(before):
+        return False
+    span.byte_start, span.char_start = before.byte_end, before.char_end
+    span.token_start = <uint32_t>token_end(before)
+    span.token_count = <uint32_t>(end - token_end(before))
+    return True
+
+
+cdef inline bint is_part_before(Record* span, const Record* after) noexcept:
+    """Removes everything from the start of another span. Returns False if no token remains."""
+    if after.token_start <= span.token_start:
+        return False
+    span.byte_end, span.char_end = after.byte_start, after.char_start
+    span.token_count = after.token_start - span.token_start
+    return True
+
+
+cdef bint has_visible(
+    PassageDocument document, const Record* span, verify, ordinal
+) except -1:
+    """Returns True if a span of the text has a character that is certainly no white space.
+
+    White space begins with an ASCII byte up to 0x20, with 0xC2 or 0xE2, or is U+1680 or U+3000. A
+    sentence nearly always has other characters.
+    """
+    cdef size_t i
+    cdef uint8_t byte, next_byte
+    if not span.byte_start <= span.byte_end <= <size_t>document.text.shape[0]:
+        return False
+    document.require(verify, ordinal, span.byte_start, span.byte_end)
+    for i in range(span.byte_start, span.byte_end):
+        byte = document.text[i]
+        next_byte = document.text[i + 1] if i + 1 < span.byte_end else 0
+        if (
+            0x21 <= byte <= 0x7E
+            or 0xC3 <= byte <= 0xE0
+            or 0xE4 <= byte <= 0xF4
+            or (byte == 0xE1 and next_byte > 0x9A)
+            or (byte == 0xE3 and next_byte > 0x80)
+        ):
+            return True
+    return False
 
 
 cdef bytes section_title_field(int field, bytes title):

@@ -17,6 +17,7 @@ from hrag.values.errors import (
     InvalidArgument,
 )
 from hrag.values.search import Retrieval, SearchQuery
+from hrag_fast import unit_vector
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
 # Embedding gets this share of the call's remaining time if words alone can answer the query. The
@@ -121,7 +122,7 @@ def _use_given_vector(run: EmbeddedSearch) -> None:
     if vector is None or run.retrieval is Retrieval.LEXICAL:
         return
     try:
-        run.vector = _unit(np.asarray(vector, np.float32))
+        run.vector = _unit(np.ascontiguousarray(vector, np.float32))
     except InvalidArgument as error:
         run.error = error
 
@@ -131,18 +132,15 @@ def _unit(vector: Vector) -> Vector:
 
     Raises InvalidArgument if the vector contains NaN or infinity, or only zeros.
     """
-    wide = vector.astype(np.float64)
-    # The squares are added up without `dot`, because `dot` would release Python's interpreter lock.
-    # Waiting for the lock again could take much longer than the computation.
-    norm = math.sqrt((wide * wide).sum())
+    norm, unit = unit_vector(vector)
     # The squares of finite float32 numbers cannot overflow a float64, so an infinite norm means
     # that the vector itself contains infinity.
     if not math.isfinite(norm):
         raise InvalidArgument(
             "vector contains NaN or infinity; numbers must be finite", field="vector"
         )
-    if norm == 0:
+    if unit is None:
         raise InvalidArgument(
             f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
         )
-    return (wide / norm).astype(np.float32)
+    return unit

@@ -9,9 +9,8 @@ a tree. `indexer_svc.chunker` builds trees from text.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,6 @@ CHUNK = np.dtype(
 )
 
 _RECORD = struct.Struct("<10I")
-_TOKENS = struct.Struct("<16x2I")  # The fields `token_start` and `token_count`.
 _COUNT = struct.Struct("<I")
 
 
@@ -229,18 +227,6 @@ class Tree:
         """Returns one chunk. Does not check that `level` and `index` are in range."""
         offset = self._bases[level] + index * CHUNK.itemsize
         return ChunkRecord._make(_RECORD.unpack_from(self._buffer, offset))
-
-    def touch(self, positions: Iterable[tuple[int, int]]) -> bool:
-        """Returns True if any two of some chunks overlap, or if one ends where another begins.
-
-        A position is the level and the index of a chunk. Does not check that positions are in
-        range.
-        """
-        ranges = sorted(
-            _TOKENS.unpack_from(self._buffer, self._bases[level] + index * CHUNK.itemsize)
-            for level, index in positions
-        )
-        return any(start + count >= after for (start, count), (after, _) in pairwise(ranges))
 
     def descendants(self, position: tuple[int, int], level: int) -> range:
         """Returns the indexes of the chunks at `level` that are below a chunk.

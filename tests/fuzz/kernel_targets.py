@@ -34,6 +34,7 @@ from hrag_fast import (
     Groups,
     Int8Matrix,
     Matches,
+    PassageDocument,
     PassageEncoder,
     Postings,
     Q4Matrix,
@@ -54,6 +55,7 @@ from hrag_fast import (
     sentence_ends,
     supported_paths,
     term_id,
+    unit_vector,
     write_postings,
 )
 from tests import twins
@@ -466,14 +468,14 @@ def _encode_passage(data: bytes, draw: random.Random) -> None:
     leaves = _numbers(draw, np.uint32, 6, 8)
     starts = np.sort(_numbers(draw, np.uint32, 3, leaves.size + 1))
     groups = Groups(
-        np.zeros(starts.size, np.uint64),
+        (7 << 20) + _numbers(draw, np.uint64, starts.size, 9) % 2**21,
         _reals(draw, starts.size),
         starts,
         leaves,
         _reals(draw, leaves.size),
     )
     labels = np.array([7 << 20 | at for at in (0, 1, 2, 5, 7, 2**19, 3, 4)], np.uint64)
-    document = CitedDocument(
+    cited = CitedDocument(
         types_pb2.Chunk(document_id="d").SerializeToString(),
         b"d",
         lambda section: ("one", "two")[: section % 3],
@@ -487,11 +489,24 @@ def _encode_passage(data: bytes, draw: random.Random) -> None:
         labels, groups, 1, find=find, weights=_reals(draw, 2), spans=draw.random() < 0.5
     )
     text = _array(draw.choice((sentences(9).encode(), _text(draw).encode())), np.uint8)
+    document = PassageDocument(
+        cited, _array(data, np.uint8), text, draw.choice((None, bytearray(draw.randrange(3)))), 64
+    )
+    if draw.random() < 0.5:
+        merged = {7 << 20: ((draw.choice((2, 1, 0, 9)), draw.choice((0, 1, 2**31))), None)}
+        encoder.passages(
+            draw.choice((2, 1, 1, 9)),
+            draw.choice(({}, merged)),
+            draw.choice((0, 1, 3, 100)),
+            draw.random() < 0.2,
+            lambda _ordinal: document,
+            lambda _ordinal, _start, _end: None,
+            max_bytes=draw.choice((10, 2**20)),
+        )
+        return
     record = _record(draw, text.tobytes()) if draw.random() < 0.3 else None
     encoder.passage(
         document,
-        _array(data, np.uint8),
-        text,
         draw.choice((2, 2, 1, 0, 9)),
         draw.choice((0, 1, 2, 9, 2**31)),
         draw.randint(0, 3),
@@ -574,6 +589,11 @@ def _encode_bert(data: bytes, draw: random.Random) -> None:
     _bert_encoder().encode(ids, starts)
 
 
+@cache
+def _vectors() -> list[bytes]:
+    return [unit_vectors(1, 0, count).tobytes() for count in (1, 9, 300)]
+
+
 _INDEX_ERRORS = (ValueError, IndexError)
 TARGETS: dict[str, Target] = {
     "analysis": Target(_texts, _extract_terms, (UnicodeError,)),
@@ -592,5 +612,6 @@ TARGETS: dict[str, Target] = {
     "sentence_encoder": Target(_tokens, _encode_tokens),
     "sentences": Target(_texts, lambda data, draw: sentence_ends(_decoded(data, draw)), ()),
     "segmenter": Target(_texts, _segment, (ValueError, UnicodeError, OverflowError)),
+    "unit_vector": Target(_vectors, lambda data, _draw: unit_vector(_array(data, np.float32))),
     "unigram": Target(_pieces, _tokenize, (ValueError, UnicodeError)),
 }

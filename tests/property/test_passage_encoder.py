@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hrag.v1 import retriever_pb2, types_pb2
 from hrag.values.tree import CHUNK, NONE, ChunkRecord, Tree
-from hrag_fast import CitedDocument, Groups, PassageEncoder
+from hrag_fast import CitedDocument, Groups, PassageDocument, PassageEncoder
 
 NUMBER = st.sampled_from([0, 1, 127, 128, 16_383, 16_384, 2**21, 2**28, 2**32 - 1])
 SCORE = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0])
@@ -82,7 +82,7 @@ def encode(source: SimpleNamespace) -> bytes:
         np.array([score for _, score in source.hits], np.float32),
     )
     labels = (7 << 20 | np.arange(len(source.leaves))).astype(np.uint64)
-    document = CitedDocument(
+    cited = CitedDocument(
         types_pb2.Chunk(document_id=source.document_id, title="a title").SerializeToString(),
         source.document_id.encode(),
         source.section_paths.__getitem__,
@@ -90,13 +90,12 @@ def encode(source: SimpleNamespace) -> bytes:
         [start for _, start in source.pages],
         recognised=(source.recognised or [])[: len(source.pages)],
     )
+    document = PassageDocument(cited, tree_of([], source.leaves, source.chunks), source.text)
     encoder = PassageEncoder(labels, groups, LEAF_LEVEL)
 
     def passage() -> bytes:
         return encoder.passage(
             document,
-            tree_of([], source.leaves, source.chunks),
-            source.text,
             LEVEL,
             source.index,
             source.group,
@@ -240,8 +239,8 @@ def groups_of(rows: list[int], scores: list[float]) -> Groups:
 
 def encode_in(tree: bytes, level: int = LEVEL, leaf: int = 0) -> bytes:
     encoder = PassageEncoder(np.array([leaf], np.uint64), groups_of([0], [1.0]), LEAF_LEVEL)
-    document = CitedDocument(b"", b"d", SOURCE.section_paths.__getitem__)
-    return encoder.passage(document, tree, b"text", level, 0, 0)
+    cited = CitedDocument(b"", b"d", SOURCE.section_paths.__getitem__)
+    return encoder.passage(PassageDocument(cited, tree, b"text"), level, 0, 0)
 
 
 def test_a_leaf_that_the_tree_does_not_have_is_refused():

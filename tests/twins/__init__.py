@@ -24,6 +24,7 @@ from tests.twins.postings import Postings, forward_matches, postings_of, write_p
 from tests.twins.rows import rows_of_documents
 from tests.twins.sentences import sentence_ends
 from tests.twins.unigram_segmenter import UnigramSegmenter
+from tests.twins.unit_vector import unit_vector
 
 __all__ = [
     "BertEncoder",
@@ -46,5 +47,6 @@ __all__ = [
     "rows_of_documents",
     "sentence_ends",
     "term_id",
+    "unit_vector",
     "write_postings",
 ]

@@ -4,10 +4,9 @@ A group is a chunk with the matched leaves that it represents. A passage draft i
 become a passage and whose text has not been read yet (class `hrag.passages.drafts.PassageDraft`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
 from typing import Any, Protocol, TypeAlias
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
@@ -28,8 +27,7 @@ from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.deadline import Deadline
 from hrag.values.reply_limit import SEARCH_ADVICE
 from hrag.values.search import Passage, Retrieval, SearchMode
-from hrag.values.tree import ChunkRecord
-from hrag_fast import CitedDocument, PassageEncoder
+from hrag_fast import CitedDocument, PassageDocument, PassageEncoder
 
 # The deadline is checked before every 16th chunk only, because reading 16 chunks takes no more than
 # about 0.3 ms.
@@ -54,24 +52,17 @@ class DocumentReader(Protocol):
         Repeated calls with the same ordinal return the same object.
         """
 
-    def encoded(
-        self,
-        ordinal: int,
-        encoder: PassageEncoder,
-        fields: PassageFields,
-        position: TreePosition,
-        group: int,
-        record: ChunkRecord | None,
-        merged: Sequence[TreePosition],
-        max_bytes: int,
-    ) -> bytes:
-        """Returns the chunk of a group as an encoded passage.
+    def passage_document(self, fields: PassageFields, ordinal: int) -> PassageDocument:
+        """Returns the document with this ordinal, from which passages can be encoded.
 
-        A group is a chunk with the matched leaves that it represents. `ordinal` and `position`
-        identify the chunk, and `group` is the index of its group in `encoder`. The passage contains
-        the text of the span in `record`, or of the whole chunk if `record` is None. `merged` are
-        the positions of the chunks that were joined into the passage; it is empty if the passage is
-        a single chunk. Raises OverflowError if the passage takes more than `max_bytes`.
+        `fields` encodes those fields of a passage that an engine cannot encode itself.
+        """
+
+    def verify(self, ordinal: int, start: int, end: int) -> None:
+        """Reads and verifies the bytes from `start` to `end` of a document's text.
+
+        `PassageDocument` needs a call before these bytes are read. `end` may be past the end of the
+        text.
         """
 
 
@@ -151,84 +142,58 @@ class Fetch:
     def _encode_passages(
         self, fields: PassageFields, groups: AncestorGroups
     ) -> tuple[tuple[bytes, ...], RoundOutcome]:
-        """Returns the same passages as `_read_passages`, each as an encoded protobuf message."""
-        encoder = self._encoder(groups)
-        chunks = [groups.chunk_of(key) for key in groups.keys[: self.request.limit]]
-        records = self._passage_records(groups, chunks)
-        if records is None:
-            drafts, outcome = self._choose_drafts(groups)
-            encoders = (
-                partial(self._encode_draft, draft, groups, encoder, fields) for draft in drafts
-            )
-            return self._encode_within_limit(encoders, drafts), outcome
-        encoders = (
-            partial(self.documents.encoded, ordinal, encoder, fields, position, group, record, ())
-            for group, ((ordinal, position), record) in enumerate(zip(chunks, records, strict=True))
-        )
-        outcome = RoundOutcome.of_groups(len(groups), self.request.limit)
-        return self._encode_within_limit(
-            encoders, islice(self._drafts(groups), len(chunks))
-        ), outcome
+        """Returns the same passages as `_read_passages`, each as an encoded protobuf message.
 
-    def _passage_records(
-        self, groups: AncestorGroups, chunks: Sequence[_Chunk]
-    ) -> list[ChunkRecord | None] | None:
-        """Returns, for each of `chunks`, the part of the chunk that becomes the passage.
-
-        `chunks` are those of the first groups. A group is a chunk with its matched leaves. Without
-        `keep_overlap`, a passage leaves out text that a better passage of the same document
-        contains. If text is left out, the element of the list is the span of the remaining text.
-        Otherwise the element is the span of the whole chunk, or None, which also means the whole
-        chunk.
-
-        Returns None instead of a list if the request may join, cut or leave out passages. The
-        passages are then not simply one for each group.
+        If no draft has to be joined, cut or left out, each group becomes one passage. Then one
+        compiled call encodes all passages.
         """
-        request = self.request
-        if request.token_budget or request.merge_adjacent or request.max_per_document:
-            return None
-        if request.mode is SearchMode.SENTENCE_WINDOW:
-            return None
-        records: list[ChunkRecord | None] = [None] * len(chunks)
-        groups_of: dict[int, list[int]] = {}
-        for group, (ordinal, _) in enumerate(chunks):
-            groups_of.setdefault(ordinal, []).append(group)
-        if request.keep_overlap or len(groups_of) == len(chunks):
-            return records
-        sharing = sorted(
-            chain.from_iterable(
-                numbers
-                for ordinal, numbers in groups_of.items()
-                if len(numbers) > 1
-                and self.documents.tree_text(ordinal).tree.touch(chunks[i][1] for i in numbers)
+        encoder, request = self._encoder(groups), self.request
+        if self._is_passage_each:
+            passages = encoder.passages(
+                groups.ancestor_level,
+                groups.merged,
+                request.limit,
+                request.keep_overlap,
+                partial(self.documents.passage_document, fields),
+                self.documents.verify,
+                self.deadline.check,
+                request.reply.left_bytes,
             )
+            if passages is not None:
+                return passages, RoundOutcome.of_groups(len(groups), request.limit)
+        drafts, outcome = self._choose_drafts(groups)
+        return self._encode_drafts(drafts, groups, encoder, fields), outcome
+
+    @property
+    def _is_passage_each(self) -> bool:
+        """True if the request does not ask for passages that are joined, cut or left out."""
+        request = self.request
+        return not (
+            request.token_budget
+            or request.merge_adjacent
+            or request.max_per_document
+            or request.mode is SearchMode.SENTENCE_WINDOW
         )
-        if not sharing:
-            return records
-        drafts = (self._draft(groups, chunks[group], group) for group in sharing)
-        chosen = choose_drafts(request, drafts, groups).drafts
-        for draft in chosen:
-            records[draft.groups[0]] = draft.record
-        return records if len(chosen) == len(sharing) else None
 
-    def _encode_within_limit(
-        self, encoders: Iterable[Callable[[int], bytes]], drafts: Iterable[PassageDraft]
+    def _encode_drafts(
+        self,
+        drafts: Sequence[PassageDraft],
+        groups: AncestorGroups,
+        encoder: PassageEncoder,
+        fields: PassageFields,
     ) -> tuple[bytes, ...]:
-        """Calls `encoders` one after the other, and returns the encoded passages.
+        """Encodes drafts of passages one after the other.
 
-        The argument of each encoder is how many bytes are left in the reply. Raises ReplyTooLarge
-        at the first passage that does not fit into the reply. `drafts` are the chunks that become
-        these passages. Only this error needs the drafts, because its message states the size of the
-        whole reply.
+        Raises ReplyTooLarge at the first passage that does not fit into the reply.
         """
         reply = self.request.reply
         left_bytes, encoded = reply.left_bytes, []
-        for encode in encoders:
+        for draft in drafts:
             # Encoding one passage may take milliseconds, because the encoder may have to find where
             # headings end. So the deadline is checked before each passage.
             self.deadline.check("reading passages")
             try:
-                passage = encode(left_bytes)
+                passage = self._encode_draft(draft, groups, encoder, fields, left_bytes)
             except OverflowError:
                 min_bytes = sum(draft.least_bytes for draft in drafts)
                 reply.check(max(min_bytes, reply.left_bytes + 1), SEARCH_ADVICE)
@@ -314,15 +279,15 @@ class Fetch:
         ordinal = split_label(int(groups.groups.keys[group]))[0]
         if len(draft.groups) > 1:
             encoder, group = self._encoder(groups.joined(draft.groups)), 0
-        return self.documents.encoded(
-            ordinal,
-            encoder,
-            fields,
-            draft.position,
+        return encoder.passage(
+            self.documents.passage_document(fields, ordinal),
+            *draft.position,
             group,
             draft.record,
             draft.merged_positions(),
             max_bytes,
+            self.documents.verify,
+            ordinal,
         )
 
 

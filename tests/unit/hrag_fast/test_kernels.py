@@ -385,7 +385,13 @@ def test_a_missing_extension_is_an_error_that_says_what_to_do(tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    [hrag_fast.CitedDocument, hrag_fast.Graph, hrag_fast.PassageEncoder, hrag_fast.Postings],
+    [
+        hrag_fast.CitedDocument,
+        hrag_fast.Graph,
+        hrag_fast.PassageDocument,
+        hrag_fast.PassageEncoder,
+        hrag_fast.Postings,
+    ],
 )
 def test_no_kernel_is_created_without_its_data(kind):
     with pytest.raises(TypeError, match="argument"):

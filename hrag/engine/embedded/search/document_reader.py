@@ -10,21 +10,22 @@ a document again:
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from hrag.engine.common.fetch import cited_document
 from hrag.engine.common.records import DocumentRecord
-from hrag.engine.embedded.store.checksums import Blocks
+from hrag.engine.embedded.store.checksums import BLOCK_BYTES, Blocks
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.tables import required
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import PassageFields
 from hrag.passages.outline import Outline
-from hrag.passages.tree_text import TreePosition, TreeText
-from hrag.values.tree import ChunkRecord, Tree
-from hrag_fast import CitedDocument, PassageEncoder
+from hrag.passages.tree_text import TreeText
+from hrag.values.tree import Tree
+from hrag_fast import CitedDocument, PassageDocument
 
 # A citation is the part of a document that every passage of the document needs. The cache of
 # citations takes at most 32 MiB, which is enough for about 10,000 documents. A citation that is not
@@ -59,11 +60,6 @@ class RecentChecks:
     """True if the tree was verified."""
     blocks: bytearray = field(default_factory=bytearray)
     """One byte for each block of the text: 1 if the block was verified, else 0; see `Blocks`."""
-
-    @property
-    def text(self) -> bool:
-        """True if all blocks of the text were verified recently."""
-        return bool(self.blocks) and 0 not in self.blocks
 
     def forget_old(self, now_s: float) -> None:
         """If the time `until_s` has passed, notes that tree and text must be verified again.
@@ -128,6 +124,8 @@ class _StoredDocument(NamedTuple):
     packed_tree: memoryview
     tree: Tree
     text: Blocks
+    encodable: dict[PassageFields, PassageDocument]
+    """The document from which passages are encoded, for each set of requested fields."""
 
     @property
     def size_bytes(self) -> int:
@@ -213,14 +211,21 @@ class EmbeddedDocumentReader:
         self._now_s = citations.clock()
         # The documents that were read, by ordinal. They are kept, because several passages of a
         # search often need the same document.
-        self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
+        self._opened: dict[int, _StoredDocument] = {}
+        self._texts: dict[int, TreeText] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
         """Returns the tree and the text of the document with this ordinal.
 
         All calls with the same ordinal return the same object.
         """
-        return self._open(ordinal)[1]
+        text = self._texts.get(ordinal)
+        if text is None:
+            stored = self._open(ordinal)
+            check = partial(self.verify, ordinal)
+            text = TreeText(stored.citation.outline, stored.tree, stored.text.data, check)
+            self._texts[ordinal] = text
+        return text
 
     def tree(self, ordinal: int) -> Tree:
         """Returns the tree of the document with this ordinal. Does not read its record or text."""
@@ -236,56 +241,43 @@ class EmbeddedDocumentReader:
             self._txn.cache.keep(key, cached, _STORED_BYTES + joined_bytes)
         return cached[1]
 
-    def encoded(
-        self,
-        ordinal: int,
-        encoder: PassageEncoder,
-        fields: PassageFields,
-        position: TreePosition,
-        group: int,
-        record: ChunkRecord | None,
-        merged: Sequence[TreePosition],
-        max_bytes: int,
-    ) -> bytes:
-        """Returns a chunk as a passage that is encoded for the response.
+    def passage_document(self, fields: PassageFields, ordinal: int) -> PassageDocument:
+        """Returns the document with this ordinal, from which passages can be encoded.
 
-        Implements `DocumentReader.encoded`. `ordinal` identifies the document, and `position` is
-        the level and the index of the chunk in the document's tree. A group is a chunk with its
-        matched leaves, and `group` is the index of the chunk's group in `encoder`. The passage
-        contains the text of the span in `record`, or of the whole chunk if `record` is None.
-        `merged` are the positions of the chunks that were joined into the passage; it is empty if
-        the passage is a single chunk. Raises OverflowError if the passage has more than `max_bytes`
-        bytes.
+        Implements `DocumentReader.passage_document`.
         """
-        stored, document = self._open(ordinal)
-        return encoder.passage(
-            stored.citation.cited(fields),
-            stored.packed_tree,
-            document.text,
-            *position,
-            group,
-            record,
-            merged,
-            max_bytes,
-            document.check,
-        )
+        stored = self._open(ordinal)
+        document = stored.encodable.get(fields)
+        if document is None:
+            document = PassageDocument(
+                stored.citation.cited(fields),
+                stored.packed_tree,
+                stored.text.data,
+                stored.text.checked,
+                BLOCK_BYTES,
+            )
+            stored.encodable[fields] = document
+        return document
 
-    def _open(self, ordinal: int) -> "tuple[_StoredDocument, TreeText]":
+    def verify(self, ordinal: int, start: int, end: int) -> None:
+        """Verifies a part of a document's text, except blocks that were verified recently.
+
+        Implements `DocumentReader.verify`.
+        """
+        stored = self._open(ordinal)
+        blocks = self._contents.text_blocks_again(stored.text, stored.citation.address)
+        blocks.check(start, end)
+
+    def _open(self, ordinal: int) -> "_StoredDocument":
         """Returns the document with this ordinal.
 
-        Reads the document from the store if this reader has not read it yet.
+        Reads the document from the store if no search has read it yet.
         """
-        opened = self._opened.get(ordinal)
-        if opened is None:
+        stored = self._opened.get(ordinal)
+        if stored is None:
             stored = self._read_earlier(ordinal) or self._read_stored(ordinal)
-            citation = stored.citation
-            check = None
-            if not citation.checks.text:
-                blocks = self._contents.text_blocks_again(stored.text, citation.address)
-                check = blocks.check
-            document = TreeText(citation.outline, stored.tree, stored.text.data, check)
-            opened = self._opened[ordinal] = (stored, document)
-        return opened
+            self._opened[ordinal] = stored
+        return stored
 
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
         """Returns the document with this ordinal if an earlier search has read it.
@@ -309,7 +301,7 @@ class EmbeddedDocumentReader:
         tree = contents.tree_again(address) if checks.tree else contents.tree(address)
         checks.tree = True
         text = contents.text_blocks(address, checks.blocks)
-        document = _StoredDocument(citation, tree, Tree(tree), text)
+        document = _StoredDocument(citation, tree, Tree(tree), text, {})
         key = ("document", self._collection, ordinal)
         self._txn.cache.keep(key, document, document.size_bytes)
         return document

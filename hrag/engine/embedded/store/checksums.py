@@ -103,7 +103,7 @@ class Blocks:
       block sets the block's byte to 1. Several `Blocks` of the same value may share one `checked`.
     """
 
-    __slots__ = ("_checked", "_count", "_raise_damage", "_seed", "_sums", "data")
+    __slots__ = ("_count", "_raise_damage", "_seed", "_sums", "checked", "data")
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class Blocks:
         self._count = count
         self._seed = seed
         self._raise_damage = raise_damage
-        self._checked = bytearray() if checked is None else checked
-        if len(self._checked) < count:
-            self._checked.extend(bytes(count - len(self._checked)))
+        self.checked = bytearray() if checked is None else checked
+        if len(self.checked) < count:
+            self.checked.extend(bytes(count - len(self.checked)))
 
     def reporting(self, raise_damage: Callable[[], NoReturn]) -> "Blocks":
         """Returns a copy of this object that calls `raise_damage` if a block is damaged.
@@ -132,7 +132,7 @@ class Blocks:
         """
         other = Blocks.__new__(Blocks)
         other.data, other._sums, other._count = self.data, self._sums, self._count
-        other._seed, other._raise_damage, other._checked = self._seed, raise_damage, self._checked
+        other._seed, other._raise_damage, other.checked = self._seed, raise_damage, self.checked
         return other
 
     def check(self, start: int, end: int) -> None:
@@ -141,7 +141,7 @@ class Blocks:
         Skips blocks that are verified already.
         """
         first, last = start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), self._count)
-        if self._checked.find(0, first, last) >= 0:
+        if self.checked.find(0, first, last) >= 0:
             self._check_blocks(first, last)
 
     def check_all(self) -> memoryview:
@@ -153,8 +153,8 @@ class Blocks:
         seed = self._seed()
         sums = struct.unpack_from(f"<{last - first}Q", self._sums, first * SUM_BYTES)
         for block, expected in enumerate(sums, first):
-            if not self._checked[block]:
+            if not self.checked[block]:
                 part = self.data[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
                 if xxh3_64_intdigest(part, seed + block) != expected:
                     self._raise_damage()
-                self._checked[block] = 1
+                self.checked[block] = 1

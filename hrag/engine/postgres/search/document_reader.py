@@ -18,8 +18,8 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.errors import DataLoss
-from hrag.values.tree import ChunkRecord, Tree
-from hrag_fast import CitedDocument, PassageEncoder
+from hrag.values.tree import Tree
+from hrag_fast import PassageDocument
 
 # A text with at most this many bytes is read as a whole. A longer text is read in blocks.
 _WHOLE_BYTES = 64 << 10
@@ -168,13 +168,13 @@ class _UnparsedDocument(NamedTuple):
 class _ParsedDocument(NamedTuple):
     """A decoded document.
 
-    `long` is its text if the text is read in blocks, otherwise None. `cited` caches the encoded
-    fields that are equal in all passages of the document, for each set of requested fields.
+    `long` is its text if the text is read in blocks, otherwise None. `encodable` caches the
+    document from which passages are encoded, for each set of requested fields.
     """
 
     text: TreeText
     long: LongText | None
-    cited: dict[PassageFields, CitedDocument]
+    encodable: dict[PassageFields, PassageDocument]
 
 
 @dataclass(slots=True, eq=False)
@@ -211,36 +211,26 @@ class PostgresDocuments:
         """Returns the document's tree; raises DataLoss if the document is missing."""
         return self._document(ordinal).text.tree
 
-    def encoded(
-        self,
-        ordinal: int,
-        encoder: PassageEncoder,
-        fields: PassageFields,
-        position: TreePosition,
-        group: int,
-        record: ChunkRecord | None,
-        merged: Sequence[TreePosition],
-        max_bytes: int,
-    ) -> bytes:
-        """Returns the chunk of the group with the index `group` as an encoded passage.
+    def passage_document(self, fields: PassageFields, ordinal: int) -> PassageDocument:
+        """Returns the document, from which passages can be encoded.
 
-        A group is a chunk with its matched leaves. Implements
-        `hrag.engine.common.fetch.DocumentReader.encoded`.
+        Implements `hrag.engine.common.fetch.DocumentReader.passage_document`.
         """
-        text, _, cited = self._document(ordinal)
-        if fields not in cited:
-            cited[fields] = cited_document(text.outline, fields)
-        return encoder.passage(
-            cited[fields],
-            memoryview(text.tree.to_bytes()),
-            memoryview(text.text),
-            *position,
-            group,
-            record,
-            merged,
-            max_bytes,
-            text.check,
-        )
+        text, _, encodable = self._document(ordinal)
+        if fields not in encodable:
+            encodable[fields] = PassageDocument(
+                cited_document(text.outline, fields), text.tree.to_bytes(), text.text
+            )
+        return encodable[fields]
+
+    def verify(self, ordinal: int, start: int, end: int) -> None:
+        """Reads a part of the document's text, except if it was read before.
+
+        Implements `hrag.engine.common.fetch.DocumentReader.verify`.
+        """
+        check = self._document(ordinal).text.check
+        if check is not None:
+            check(start, end)
 
     def add(
         self,

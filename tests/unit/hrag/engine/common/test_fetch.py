@@ -13,7 +13,8 @@ from hrag.errors import Cancelled
 from hrag.passages.cited_place import TermLocator
 from hrag.types import CollectionSettings, SearchMode, TreeSettings
 from hrag.values.deadline import Deadline
-from hrag_fast import Groups
+from hrag.values.tree import CHUNK, NONE, Tree
+from hrag_fast import CitedDocument, Groups, PassageDocument
 
 NOTHING: Any = None
 REQUEST = FindRequest(None, SearchMode.STANDARD, 0, limit=10, candidates=10, keep_overlap=True)
@@ -35,7 +36,7 @@ class Leaves:
 
 
 class CountedDocuments:
-    """A reader of documents that counts the passages it has encoded."""
+    """A reader of documents that counts the passages for which it has verified text."""
 
     def __init__(self) -> None:
         self.encoded_count = 0
@@ -43,9 +44,13 @@ class CountedDocuments:
     def tree_text(self, ordinal: int) -> Any:
         raise AssertionError(ordinal)
 
-    def encoded(self, *_arguments: object) -> bytes:
+    def passage_document(self, _fields: object, _ordinal: int) -> PassageDocument:
+        spans = [(i, i + 1, i, i + 1, i, 1, NONE, 0, 0, NONE) for i in range(10)]
+        tree = Tree.from_levels([np.array(spans, CHUNK)])
+        return PassageDocument(CitedDocument(b"", b"d", NOTHING), tree.to_bytes(), b"0123456789")
+
+    def verify(self, _ordinal: int, _start: int, _end: int) -> None:
         self.encoded_count += 1
-        return b"passage"
 
 
 def test_no_passage_is_encoded_for_a_caller_that_has_left() -> None:
