@@ -2,18 +2,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`matched_sentence`: finds the sentence that a citation points to. Every passage uses it.
 
-The kernel cuts a leaf, with some of the text around it, into sentences and headings. Then it adds
-up the weights of the terms in each sentence. `_cited.pyi` is the documentation for callers;
-`tests/twins/cited_places.py` has the plain twin, which defines the right answer.
+The kernel cuts a leaf, with some of the text before and after it, into sentences and headings, as
+far as the rule needs them. Then it adds up the weights of the terms in each sentence. `_cited.pyi`
+is the documentation for callers; `tests/twins/cited_places.py` has the plain twin, which defines
+the right answer.
 """
 
 from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libcpp.algorithm cimport lower_bound, sort, upper_bound
+from libcpp.algorithm cimport sort, upper_bound
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag_fast._sentences import MAX_SENTENCE_CHARS
+
+from hrag_fast._sentences cimport Cut, cut_sentences
 
 cdef extern from *:
     """
@@ -103,12 +106,10 @@ cdef TextRange sentence_of(
 cdef class Excerpt:
     """A leaf with some of the text before and after it, cut into sentences.
 
-    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. The
-    sentences that touch the leaf have the indexes `inside.first` to `inside.second - 1`. `headings`
-    has the start and the end of the heading of each section that begins in the excerpt; both are
-    equal if the section has no heading. The borders with the indexes `known.first` to
-    `known.second - 1` are real borders of sentences. Any other border exists only because the
-    excerpt begins or ends there.
+    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. `borders`
+    has all borders up to the last one that was found; `is_cut` is True if it has all borders of the
+    excerpt. `cut_to` finds more. `headings` has the start and the end of the heading of each
+    section that begins in the excerpt; both are equal if the section has no heading.
     """
 
     cdef const uint8_t[::1] data
@@ -118,10 +119,11 @@ cdef class Excerpt:
     cdef size_t byte_start
     cdef size_t byte_end
     cdef uint32_t char_start
+    cdef Cut cut
+    cdef bint is_cut
+    cdef vector[uint32_t] ends  # The ends of sentences, without headings, counted from the excerpt.
     cdef vector[uint32_t] borders
     cdef vector[Range] headings
-    cdef pair[size_t, size_t] inside
-    cdef pair[size_t, size_t] known
 
     def __cinit__(self, const uint8_t[::1] data, const uint32_t[::1] section_starts, heading_end):
         self.data = data
@@ -143,22 +145,26 @@ cdef class Excerpt:
                 f"{leaf.char_start} to {leaf.char_end} of the text"
             )
         self.char_start = <uint32_t>(leaf.char_start - before)
-        self.borders.clear()
-        self.borders.push_back(self.char_start)
-        for end in <list>sentence_ends(self.text):
-            self.borders.push_back(self.char_start + <uint32_t>end)
+        self.cut.at = self.cut.start = 0
+        self.is_cut = False
+        self.ends.clear()
+        self.borders.assign(1, self.char_start)
         self.find_headings()
-        if not self.headings.empty():
-            self.add_headings()
-        self.inside.first = self.place(leaf.char_start)
-        self.inside.second = (
-            lower_bound(self.borders.begin(), self.borders.end(), leaf.char_end)
-            - self.borders.begin()
-        )
-        self.known.first = self.byte_start != 0
-        self.known.second = (
-            self.borders.size() - (self.byte_end != <size_t>self.data.shape[0])
-        )
+        return 0
+
+    cdef int cut_to(self, size_t char) except -1:
+        """Finds the borders up to the first one at or after a code point, or up to the last one."""
+        cdef size_t until, found = self.ends.size()
+        while not self.is_cut and self.borders.back() < char:
+            # The length doubles, so that all calls together take time linear in the excerpt.
+            until = max(char - self.char_start, 2 * <size_t>self.cut.start)
+            self.is_cut = cut_sentences(self.text, &self.cut, self.ends, until)
+            if self.headings.empty():
+                for end in range(found, self.ends.size()):
+                    self.borders.push_back(self.char_start + self.ends[end])
+                found = self.ends.size()
+            else:
+                self.join_headings()
         return 0
 
     cdef size_t extend_back(self, size_t byte, size_t reach) noexcept:
@@ -209,22 +215,25 @@ cdef class Excerpt:
             self.headings.back().second = max(self.headings.back().second, end)
         return 0
 
-    cdef int add_headings(self) except -1:
-        """Adds the borders of headings, and removes borders inside a heading."""
-        cdef vector[uint32_t] borders
-        cdef uint32_t border
+    cdef int join_headings(self) except -1:
+        """Sets `borders` to those of sentences and of headings, without those inside a heading."""
+        cdef uint32_t border, end, last = self.char_start + self.ends.back()
         cdef Range heading
         cdef size_t before = 0  # How many headings begin before the border.
-        for border in self.borders:
+        self.borders.assign(1, self.char_start)
+        for end in self.ends:
+            border = self.char_start + end
             while before < self.headings.size() and self.headings[before].first < border:
                 before += 1
             if before == 0 or self.headings[before - 1].second <= border:
-                borders.push_back(border)
+                self.borders.push_back(border)
         for heading in self.headings:
-            borders.push_back(heading.first)
-            borders.push_back(heading.second)
-        hrag_sort_unique(borders)
-        self.borders.swap(borders)
+            self.borders.push_back(heading.first)
+            self.borders.push_back(heading.second)
+        hrag_sort_unique(self.borders)
+        if not self.is_cut:  # Between the headings after the last end, ends are missing.
+            while self.borders.back() > last:
+                self.borders.pop_back()
         return 0
 
     cdef bint is_heading(self, size_t sentence) noexcept:
@@ -235,7 +244,11 @@ cdef class Excerpt:
         return False
 
     cdef bint is_known(self, size_t border) noexcept:
-        return self.known.first <= border < self.known.second
+        """Returns False if a border exists only because the excerpt begins or ends there."""
+        cdef bint ends_text = self.byte_end == <size_t>self.data.shape[0]
+        return (border > 0 or self.byte_start == 0) and (
+            border + 1 < self.borders.size() or not self.is_cut or ends_text
+        )
 
     cdef bint is_whole(self, size_t sentence) noexcept:
         return self.is_known(sentence) and self.is_known(sentence + 1)
@@ -270,6 +283,10 @@ cdef class Excerpt:
                 f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
                 f"{which.shape[0]} terms; the numbers must be equal"
             )
+        cdef size_t last = 0
+        for i in range(<size_t>ends.shape[0]):
+            last = max(last, <size_t>ends[i])
+        self.cut_to(leaf.char_start + last + 1)
         for i in range(<size_t>starts.shape[0]):
             if which[i] >= <size_t>weights.shape[0]:
                 raise IndexError(
@@ -315,27 +332,42 @@ cdef class Excerpt:
                 return candidate.sentence
         return best.sentence
 
-    cdef size_t first(self, const TextRange& leaf) noexcept:
+    cdef size_t first(self, const TextRange& leaf) except? 0:
         """Returns the index of the sentence to cite if no sentence has a weighted term.
 
         It is the first sentence with a word in the section that has most of the leaf. A heading is
         returned only if there is no other sentence with a word.
         """
-        cdef size_t sentence, start = self.inside.first, heading = self.borders.size()
-        if leaf.section != NONE:
-            while (
-                start < self.inside.second
-                and self.borders[start] < self.section_starts[leaf.section]
-            ):
-                start += 1
-            if start == self.inside.second:
-                start = self.inside.first
-        for sentence in range(start, self.inside.second):
+        cdef size_t start = self.first_of_section(leaf), sentence = start
+        cdef size_t heading = start
+        cdef bint has_heading = False
+        while self.borders[sentence] < leaf.char_end:
+            self.cut_to(<size_t>self.borders[sentence] + 1)
             if self.has_word(leaf, sentence):
                 if not self.is_heading(sentence):
                     return sentence
-                heading = min(heading, sentence)
-        return start if heading == self.borders.size() else heading
+                if not has_heading:
+                    heading, has_heading = sentence, True
+            sentence += 1
+        return heading
+
+    cdef size_t first_of_section(self, const TextRange& leaf) except? 0:
+        """Returns the index of the first sentence of the leaf in the section that has most of it.
+
+        If no sentence begins in this section, returns the index of the leaf's first sentence.
+        """
+        cdef size_t start, section_start
+        self.cut_to(leaf.char_start)
+        start = self.place(leaf.char_start)
+        if leaf.section == NONE:
+            return start
+        section_start = self.section_starts[leaf.section]
+        if section_start >= leaf.char_end:
+            return start
+        self.cut_to(section_start)
+        while self.borders[start] < section_start:
+            start += 1
+        return start if self.borders[start] < leaf.char_end else self.place(leaf.char_start)
 
     cdef bint has_word(self, const TextRange& leaf, size_t sentence) noexcept:
         """Returns True if the part of a sentence inside the leaf has a letter or digit."""
