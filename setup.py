@@ -78,6 +78,7 @@ NAMES = (
     "_rows",
     "_sentence_encoder",
     "_sentences",
+    "_term_matcher",
     "_unigram",
 )
 # This module has the code of Cython's memoryviews, which all kernels share. It would otherwise be

@@ -16,6 +16,7 @@ from libcpp.vector cimport vector
 
 from hrag_fast._sentences import MAX_SENTENCE_CHARS
 
+from hrag_fast._analysis cimport Match
 from hrag_fast._sentences cimport Cut, cut_sentences
 
 cdef extern from *:
@@ -47,8 +48,6 @@ cdef size_t MOST_TRIED = MAX_SECTIONS_TRIED
 cdef size_t SHORT_REACH = REACH
 cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
 
-ctypedef pair[uint32_t, uint32_t] Range
-
 
 cdef struct Weighed:
     size_t sentence
@@ -65,11 +64,30 @@ def matched_sentence(
 ):
     """Returns the sentence of a leaf that a citation points to; see `_cited.pyi`."""
     cdef TextRange span, sentence
+    cdef vector[Match] terms
     (
         span.byte_start, span.byte_end, span.char_start, span.char_end, _, _, _, _, _, span.section
     ) = leaf
-    sentence = sentence_of(text, &span, section_starts, heading_end, matches, weights)
+    if matches is not None:
+        read_matches(matches, terms)
+    sentence = sentence_of(
+        text, &span, section_starts, heading_end, terms.data(), terms.size(), weights
+    )
     return sentence.byte_start, sentence.byte_end, sentence.char_start, sentence.char_end
+
+
+cdef int read_matches(matches, vector[Match]& terms) except -1:
+    """Copies the arrays of `Matches`."""
+    cdef const uint32_t[::1] starts = matches.starts, ends = matches.ends, which = matches.which
+    cdef size_t i
+    if not starts.shape[0] == ends.shape[0] == which.shape[0]:
+        raise ValueError(
+            f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
+            f"{which.shape[0]} terms; the numbers must be equal"
+        )
+    for i in range(<size_t>starts.shape[0]):
+        terms.push_back(Match(starts[i], ends[i], which[i]))
+    return 0
 
 
 cdef TextRange sentence_of(
@@ -77,7 +95,8 @@ cdef TextRange sentence_of(
     const TextRange* leaf,
     const uint32_t[::1] section_starts,
     object heading_end,
-    object matches,
+    const Match* matches,
+    size_t count,
     const float[::1] weights,
 ) except *:
     """Returns the sentence of a leaf to cite; see `matched_sentence` in `_cited.pyi`."""
@@ -96,10 +115,10 @@ cdef TextRange sentence_of(
         )
     cdef Excerpt excerpt = Excerpt(text, section_starts, heading_end)
     excerpt.read(leaf[0], SHORT_REACH)
-    cdef size_t best = excerpt.best(leaf[0], matches, weights)
+    cdef size_t best = excerpt.best(leaf[0], matches, count, weights)
     if not excerpt.is_whole(best):
         excerpt.read(leaf[0], LONG_REACH)
-        best = excerpt.best(leaf[0], matches, weights)
+        best = excerpt.best(leaf[0], matches, count, weights)
     return excerpt.span(leaf[0], best)
 
 
@@ -253,19 +272,20 @@ cdef class Excerpt:
     cdef bint is_whole(self, size_t sentence) noexcept:
         return self.is_known(sentence) and self.is_known(sentence + 1)
 
-    cdef size_t best(self, const TextRange& leaf, matches, const float[::1] weights) except? 0:
+    cdef size_t best(
+        self, const TextRange& leaf, const Match* matches, size_t count, const float[::1] weights
+    ) except? 0:
         """Returns the index of the sentence to cite."""
         cdef vector[Weighed] weighed
-        if matches is not None:
-            self.weigh(leaf, matches.starts, matches.ends, matches.which, weights, weighed)
+        if count > 0:
+            self.weigh(leaf, matches, count, weights, weighed)
         return self.first(leaf) if weighed.empty() else self.heaviest(weighed)
 
     cdef int weigh(
         self,
         const TextRange& leaf,
-        const uint32_t[::1] starts,
-        const uint32_t[::1] ends,
-        const uint32_t[::1] which,
+        const Match* matches,
+        size_t count,
         const float[::1] weights,
         vector[Weighed]& sums,
     ) except -1:
@@ -277,29 +297,25 @@ cdef class Excerpt:
         cdef vector[pair[size_t, uint32_t]] pairs
         cdef pair[size_t, uint32_t] item
         cdef Weighed weighed
-        cdef size_t i, sentence
-        if not starts.shape[0] == ends.shape[0] == which.shape[0]:
-            raise ValueError(
-                f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
-                f"{which.shape[0]} terms; the numbers must be equal"
-            )
-        cdef size_t last = 0
-        for i in range(<size_t>ends.shape[0]):
-            last = max(last, <size_t>ends[i])
+        cdef Match match
+        cdef size_t i, sentence, last = 0
+        for i in range(count):
+            last = max(last, <size_t>matches[i].end)
         self.cut_to(leaf.char_start + last + 1)
-        for i in range(<size_t>starts.shape[0]):
-            if which[i] >= <size_t>weights.shape[0]:
+        for i in range(count):
+            match = matches[i]
+            if match.which >= <size_t>weights.shape[0]:
                 raise IndexError(
-                    f"which[{i}] is {which[i]}; it must be below {weights.shape[0]}, the number "
+                    f"which[{i}] is {match.which}; it must be below {weights.shape[0]}, the number "
                     "of weights"
                 )
-            sentence = self.place(leaf.char_start + starts[i])
+            sentence = self.place(leaf.char_start + match.start)
             if (
-                weights[which[i]] > 0
+                weights[match.which] > 0
                 and sentence + 1 < self.borders.size()
-                and leaf.char_start + ends[i] <= self.borders[sentence + 1]
+                and leaf.char_start + match.end <= self.borders[sentence + 1]
             ):
-                pairs.push_back(pair[size_t, uint32_t](sentence, which[i]))
+                pairs.push_back(pair[size_t, uint32_t](sentence, match.which))
         hrag_sort_unique(pairs)
         for item in pairs:
             if sums.empty() or sums[sums.size() - 1].sentence != item.first:
@@ -419,21 +435,38 @@ cdef class Excerpt:
 def merged_spans(parts, uint32_t first, uint32_t end):
     """Returns the spans of matches, joined if they overlap; see `_cited.pyi`."""
     cdef vector[Range] spans
-    cdef Range span
-    cdef uint32_t char_start, last_start, last_end
-    cdef const uint32_t[::1] starts, ends
-    cdef size_t i
+    cdef vector[Match] terms
+    cdef uint32_t char_start
     for char_start, matches in parts:
-        starts, ends = matches.starts, matches.ends
-        if starts.shape[0] != ends.shape[0]:
-            raise ValueError(
-                f"matches have {starts.shape[0]} starts and {ends.shape[0]} ends; the numbers must "
-                "be equal"
-            )
-        for i in range(<size_t>starts.shape[0]):
-            span = Range(char_start + starts[i], char_start + ends[i])
-            if first <= span.first and span.second <= end:
-                spans.push_back(span)
+        terms.clear()
+        read_matches(matches, terms)
+        add_spans(terms.data(), terms.size(), char_start, first, end, spans)
+    return joined(spans)
+
+
+cdef int add_spans(
+    const Match* matches,
+    size_t count,
+    uint32_t char_start,
+    uint32_t first,
+    uint32_t end,
+    vector[Range]& spans,
+) except -1:
+    """Appends the spans of matches between `first` and `end`; see `_cited.pxd`."""
+    cdef Range span
+    cdef size_t i
+    for i in range(count):
+        span = Range(char_start + matches[i].start, char_start + matches[i].end)
+        if first <= span.first and span.second <= end:
+            spans.push_back(span)
+    return 0
+
+
+cdef list joined(vector[Range]& spans):
+    """Sorts spans, and returns them in order; spans that overlap are joined."""
+    cdef uint32_t last_start, last_end
+    cdef size_t i
+    cdef list result
     sort(spans.begin(), spans.end())
     result = []
     if spans.empty():
