@@ -78,6 +78,7 @@ NAMES = (
     "_rows",
     "_sentence_encoder",
     "_sentences",
+    "_term_matcher",
     "_unigram",
     "_unit_vector",
 )

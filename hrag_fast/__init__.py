@@ -20,7 +20,8 @@
   `SentenceEncoder`, with its `Int8Matrix`, computes vectors from these tokens.
 * `UnigramSegmenter` and `BertEncoder`, with its `Q4Matrix`, do the same for the embedder e5-small.
 * `TermExtractor` finds the terms of texts for the lexical index. `fold` and `inside_word` follow
-  the same rules, so that other code can compare texts in the same way.
+  the same rules, so that other code can compare texts in the same way. `TermMatcher` finds the
+  terms of a query in texts.
 
 The functions receive arrays and texts, and return arrays and bytes. They know nothing of stores or
 services. The `.pyi` files are the documentation. In the repository, `tests/twins` has twins of most
@@ -63,6 +64,7 @@ try:
     from hrag_fast._rows import rows_of_documents
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
+    from hrag_fast._term_matcher import TermMatcher
     from hrag_fast._unigram import UnigramSegmenter, UnigramTokenizer
     from hrag_fast._unit_vector import unit_vector
 except ModuleNotFoundError as error:
@@ -110,6 +112,7 @@ __all__ = [
     "SegmentVectors",
     "SentenceEncoder",
     "TermExtractor",
+    "TermMatcher",
     "Token",
     "UnigramSegmenter",
     "UnigramTokenizer",

@@ -64,11 +64,19 @@ cdef extern from *:
         return place + (__builtin_ctzll(differing) >> 3);
     }
 
+    // Returns 1 if all bytes are ASCII characters.
+    static inline int hrag_is_ascii(const uint8_t* text, size_t size) {
+        uint8_t bits = 0;
+        for (size_t i = 0; i < size; i++) bits |= text[i];
+        return bits < 0x80;
+    }
+
     // Returns the first `size` bytes, but at most 8, as an integer, padded with zeros.
     static inline uint64_t hrag_padded(const uint8_t* at, size_t size) {
         return size >= 8 ? hrag_load(at) : hrag_load(at) & (((uint64_t)1 << 8 * size) - 1);
     }
     """
+    bint hrag_is_ascii(const uint8_t* text, size_t size) noexcept nogil
     size_t hrag_word_end(const uint8_t* classes, size_t place) noexcept nogil
     uint64_t hrag_padded(const uint8_t* at, size_t size) noexcept nogil
 
@@ -109,6 +117,8 @@ cdef enum:
 MAX_FREQUENCY = FREQUENCY_LIMIT
 cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
 
+cdef uint64_t ALL_IDS = 0xFFFFFFFFFFFFFFFF  # See `Buffers.wanted`.
+
 cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
 cdef uint64_t FNV_PRIME = 0x100000001B3
 
@@ -134,11 +144,6 @@ cdef struct Occurrence:
     uint64_t id
     uint32_t start  # An offset in bytes of the folded text, like `end`.
     uint32_t end
-
-cdef struct Match:
-    uint32_t start
-    uint32_t end
-    uint32_t which
 
 ctypedef fused Unit:
     # The types of a code point in the three kinds of str.
@@ -245,10 +250,15 @@ cdef class Buffers:
         uint8_t* bytes  # The folded text, and after it PADDING bytes of class OTHER.
         uint8_t* classes
         bint keeps_places
-        # For each byte, the start and the end of its cluster in the original text.
+        # For each byte, the start and the end of its cluster in the original text. NULL after an
+        # ASCII text, whose characters keep their places.
         uint32_t* places
+        uint32_t* places_memory
         size_t size
         size_t capacity
+        # A term occurs in `occurrences` only if the bit for the lowest 6 bits of its id is set. So
+        # nearly all terms that nobody looks for are left out.
+        uint64_t wanted
         Occurrence* occurrences
         size_t occurrence_count
         size_t variant_count  # How many of the occurrences are variants.
@@ -260,11 +270,12 @@ cdef class Buffers:
 
     def __cinit__(self, bint keeps_places=False):
         self.keeps_places = keeps_places
+        self.wanted = ALL_IDS
 
     def __dealloc__(self):
         PyMem_Free(self.bytes)
         PyMem_Free(self.classes)
-        PyMem_Free(self.places)
+        PyMem_Free(self.places_memory)
         PyMem_Free(self.occurrences)
         PyMem_Free(self.matches)
         PyMem_Free(self.ids)
@@ -281,29 +292,38 @@ cdef class Buffers:
         self.bytes = <uint8_t*>resized(self.bytes, needed)
         self.classes = <uint8_t*>resized(self.classes, needed)
         if self.keeps_places:
-            self.places = <uint32_t*>resized(self.places, 2 * needed * sizeof(uint32_t))
+            self.places_memory = <uint32_t*>resized(
+                self.places_memory, 2 * needed * sizeof(uint32_t)
+            )
+            self.places = self.places_memory
         self.capacity = needed
         return 0
 
     cdef int fold(self, str text, Tables tables) except -1:
         """Fills `bytes`, `classes` and, with `keeps_places`, `places`."""
         cdef int kind = PyUnicode_KIND(text)
-        self.size = 0
-        self.reserve(len(text))
+        cdef const uint8_t* ones
         if kind == 1:
-            if PyUnicode_IS_ASCII(text) and not self.keeps_places and not tables.is_turkish:
-                fold_ascii(self, tables, PyUnicode_1BYTE_DATA(text), len(text))
-            else:
-                fold_units(
-                    self, tables, text, <const uint8_t*>PyUnicode_1BYTE_DATA(text), len(text)
-                )
+            ones = <const uint8_t*>PyUnicode_1BYTE_DATA(text)
+            if PyUnicode_IS_ASCII(text) and not tables.is_turkish:
+                return fold_ascii(self, tables, ones, len(text))
+            fold_units(self, tables, text, ones, len(text))
         elif kind == 2:
             fold_units(self, tables, text, <const uint16_t*>PyUnicode_2BYTE_DATA(text), len(text))
         else:
             fold_units(self, tables, text, <const uint32_t*>PyUnicode_4BYTE_DATA(text), len(text))
+        self.pad()
+        return 0
+
+    cdef int fold_utf8(self, const uint8_t* text, size_t size, Tables tables) except -1:
+        """Does the same for a text in UTF-8."""
+        if hrag_is_ascii(text, size) and not tables.is_turkish:
+            return fold_ascii(self, tables, text, size)
+        return self.fold(PyUnicode_DecodeUTF8(<const char*>text, size, NULL), tables)
+
+    cdef void pad(self) noexcept:
         memset(self.bytes + self.size, 0, PADDING)
         memset(self.classes + self.size, OTHER, PADDING)
-        return 0
 
     cdef inline void append(
         self, const uint8_t* data, uint32_t size, uint8_t class_, uint32_t start, uint32_t end
@@ -332,6 +352,8 @@ cdef class Buffers:
         self.size = size - (size > 0 and follows_space)
 
     cdef inline int emit(self, uint64_t term, size_t start, size_t end) except -1:
+        if not self.wanted >> (term & 63) & 1:
+            return 0
         if self.occurrence_count == self.occurrence_capacity:
             self.grow_occurrences()
         self.occurrences[self.occurrence_count] = Occurrence(term, <uint32_t>start, <uint32_t>end)
@@ -362,7 +384,7 @@ cdef class Buffers:
         return 0
 
     cdef size_t match(self, const uint64_t* wanted, size_t n) except? 0:
-        """Fills `matches` with the sorted occurrences of wanted ids. Returns their count.
+        """Fills `matches` with the sorted occurrences of `wanted` ids. Returns their count.
 
         Occurrences are almost sorted already: only joined runs come after their words, and all
         characters of a cluster have the span of the cluster. So insertion sort takes linear time.
@@ -376,8 +398,10 @@ cdef class Buffers:
             which = lower_bound(wanted, n, occurrence.id)
             if which == n or wanted[which] != occurrence.id:
                 continue
-            match.start = self.places[2 * <size_t>occurrence.start]
-            match.end = self.places[2 * <size_t>occurrence.end - 1]
+            match.start, match.end = occurrence.start, occurrence.end
+            if self.places is not NULL:
+                match.start = self.places[2 * <size_t>occurrence.start]
+                match.end = self.places[2 * <size_t>occurrence.end - 1]
             match.which = <uint32_t>which
             place = size
             while place > 0 and is_before(match, self.matches[place - 1]):
@@ -390,14 +414,19 @@ cdef class Buffers:
 
 cdef int fold_ascii(Buffers buffers, Tables tables, const uint8_t* text, size_t size) except -1:
     cdef const Character* page = tables.character(0)
-    cdef uint8_t* folded = buffers.bytes
-    cdef uint8_t* classes = buffers.classes
+    cdef uint8_t* folded
+    cdef uint8_t* classes
     cdef size_t i
+    buffers.size = 0
+    buffers.reserve(size)
+    buffers.places = NULL
+    folded, classes = buffers.bytes, buffers.classes
     for i in range(size):
         folded[i] = text[i] | 0x20 if b"A" <= text[i] <= b"Z" else text[i]
     for i in range(size):
         classes[i] = page[text[i]].class_
     buffers.size = size
+    buffers.pad()
     return 0
 
 
@@ -406,7 +435,9 @@ cdef int fold_units(
 ) except -1:
     cdef Py_ssize_t start = 0, end
     cdef Character* first
+    buffers.size = 0
     buffers.reserve(4 * size)
+    buffers.places = buffers.places_memory
     while start < size:
         first = tables.character(units[start])
         end = start + 1
@@ -601,9 +632,7 @@ cdef class TermExtractor:
                 raise ValueError(f"ids must ascend; ids[{i}] is {ids[i]}, after {ids[i - 1]}")
         cdef Buffers buffers = Buffers(True)
         buffers.fold(text, self.tables)
-        self.scan(buffers, ALL_TERMS)
-        cdef const uint64_t* wanted = &ids[0] if n > 0 else NULL
-        cdef size_t size = buffers.match(wanted, n)
+        cdef size_t size = self.find(buffers, &ids[0] if n > 0 else NULL, n)
         cdef const Match* matches = buffers.matches
         starts, ends, which = (np.empty(size, np.uint32) for _ in range(3))
         cdef uint32_t[::1] starts_out = starts, ends_out = ends, which_out = which
@@ -612,6 +641,15 @@ cdef class TermExtractor:
             ends_out[i] = matches[i].end
             which_out[i] = matches[i].which
         return Matches(starts, ends, which)
+
+    cdef size_t find(self, Buffers buffers, const uint64_t* ids, size_t n) except? 0:
+        """Fills `buffers.matches` with the ids that occur in the folded text; see `match`."""
+        cdef size_t i
+        buffers.wanted = 0
+        for i in range(n):
+            buffers.wanted |= <uint64_t>1 << (ids[i] & 63)
+        self.scan(buffers, ALL_TERMS)
+        return buffers.match(ids, n)
 
     def tokens(self, str text not None):
         cdef Buffers buffers = Buffers()
@@ -671,10 +709,12 @@ cdef class TermExtractor:
         cdef const uint8_t* data = buffers.bytes
         cdef size_t end = hrag_word_end(classes, start), word = start, first_end = end
         cdef bint varied = kinds == ALL_TERMS and self.variants is not None
+        cdef uint64_t term
         while True:
-            buffers.emit(self.word_term(data + word, end - word), word, end)
+            term = self.word_term(data + word, end - word)
+            buffers.emit(term, word, end)
             if varied and may_vary(data + word, end - word):
-                self.add_variants(buffers, word, end)
+                self.add_variants(buffers, term, word, end)
             word = end
             while classes[word] >= JOINER:
                 word += 1
@@ -684,16 +724,16 @@ cdef class TermExtractor:
         while classes[end] == SUFFIX:
             end += 1
         if kinds >= WITH_JOINED and end > first_end:
-            buffers.emit(hashed(data + start, end - start), start, end)
+            term = hashed(data + start, end - start)
+            buffers.emit(term, start, end)
             if varied:
-                self.add_variants(buffers, start, end)
+                self.add_variants(buffers, term, start, end)
         return end
 
-    cdef int add_variants(self, Buffers buffers, size_t start, size_t end) except -1:
-        """Adds the variants of the word or joined run whose term was added last."""
+    cdef int add_variants(self, Buffers buffers, uint64_t term, size_t start, size_t end) except -1:
+        """Adds the variants of the word or joined run that has this term."""
         if end - start > 4 * STEMMED_CHARS:
             return 0
-        cdef uint64_t term = buffers.occurrences[buffers.occurrence_count - 1].id
         cdef bytes key = buffers.bytes[start:end]
         cdef tuple known = self.known_variants.get(key)
         if known is None:
@@ -812,6 +852,29 @@ cdef bint is_word(const uint8_t* classes, size_t start, size_t end) noexcept nog
         if classes[i] != WORD:
             return False
     return True
+
+
+cdef size_t find_terms(
+    object extractor,
+    object buffers,
+    const uint8_t* text,
+    size_t size,
+    const uint64_t* ids,
+    size_t n,
+    const Match** matches,
+) except? 0:
+    """Finds terms in a text; see `_analysis.pxd`."""
+    cdef TermExtractor finder = <TermExtractor?>extractor
+    cdef Buffers memory = <Buffers?>buffers
+    memory.fold_utf8(text, size, finder.tables)
+    cdef size_t count = finder.find(memory, ids, n)
+    matches[0] = memory.matches
+    return count
+
+
+cdef object new_buffers():
+    """Returns the memory for calls of `find_terms`; see `_analysis.pxd`."""
+    return Buffers(True)
 
 
 cdef class Entries:

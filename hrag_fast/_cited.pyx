@@ -2,18 +2,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`matched_sentence`: finds the sentence that a citation points to. Every passage uses it.
 
-The kernel cuts a leaf, with some of the text around it, into sentences and headings. Then it adds
-up the weights of the terms in each sentence. `_cited.pyi` is the documentation for callers;
-`tests/twins/cited_places.py` has the plain twin, which defines the right answer.
+The kernel cuts a leaf, with some of the text before and after it, into sentences and headings, as
+far as the rule needs them. Then it adds up the weights of the terms in each sentence. `_cited.pyi`
+is the documentation for callers; `tests/twins/cited_places.py` has the plain twin, which defines
+the right answer.
 """
 
 from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libcpp.algorithm cimport lower_bound, sort, upper_bound
+from libcpp.algorithm cimport sort, upper_bound
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag_fast._sentences import MAX_SENTENCE_CHARS
+
+from hrag_fast._analysis cimport Match
+from hrag_fast._sentences cimport Cut, cut_sentences
 
 cdef extern from *:
     """
@@ -44,8 +48,6 @@ cdef size_t MOST_TRIED = MAX_SECTIONS_TRIED
 cdef size_t SHORT_REACH = REACH
 cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
 
-ctypedef pair[uint32_t, uint32_t] Range
-
 
 cdef struct Weighed:
     size_t sentence
@@ -62,11 +64,30 @@ def matched_sentence(
 ):
     """Returns the sentence of a leaf that a citation points to; see `_cited.pyi`."""
     cdef TextRange span, sentence
+    cdef vector[Match] terms
     (
         span.byte_start, span.byte_end, span.char_start, span.char_end, _, _, _, _, _, span.section
     ) = leaf
-    sentence = sentence_of(text, &span, section_starts, heading_end, matches, weights)
+    if matches is not None:
+        read_matches(matches, terms)
+    sentence = sentence_of(
+        text, &span, section_starts, heading_end, terms.data(), terms.size(), weights
+    )
     return sentence.byte_start, sentence.byte_end, sentence.char_start, sentence.char_end
+
+
+cdef int read_matches(matches, vector[Match]& terms) except -1:
+    """Copies the arrays of `Matches`."""
+    cdef const uint32_t[::1] starts = matches.starts, ends = matches.ends, which = matches.which
+    cdef size_t i
+    if not starts.shape[0] == ends.shape[0] == which.shape[0]:
+        raise ValueError(
+            f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
+            f"{which.shape[0]} terms; the numbers must be equal"
+        )
+    for i in range(<size_t>starts.shape[0]):
+        terms.push_back(Match(starts[i], ends[i], which[i]))
+    return 0
 
 
 cdef TextRange sentence_of(
@@ -74,7 +95,8 @@ cdef TextRange sentence_of(
     const TextRange* leaf,
     const uint32_t[::1] section_starts,
     object heading_end,
-    object matches,
+    const Match* matches,
+    size_t count,
     const float[::1] weights,
 ) except *:
     """Returns the sentence of a leaf to cite; see `matched_sentence` in `_cited.pyi`."""
@@ -93,22 +115,20 @@ cdef TextRange sentence_of(
         )
     cdef Excerpt excerpt = Excerpt(text, section_starts, heading_end)
     excerpt.read(leaf[0], SHORT_REACH)
-    cdef size_t best = excerpt.best(leaf[0], matches, weights)
+    cdef size_t best = excerpt.best(leaf[0], matches, count, weights)
     if not excerpt.is_whole(best):
         excerpt.read(leaf[0], LONG_REACH)
-        best = excerpt.best(leaf[0], matches, weights)
+        best = excerpt.best(leaf[0], matches, count, weights)
     return excerpt.span(leaf[0], best)
 
 
 cdef class Excerpt:
     """A leaf with some of the text before and after it, cut into sentences.
 
-    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. The
-    sentences that touch the leaf have the indexes `inside.first` to `inside.second - 1`. `headings`
-    has the start and the end of the heading of each section that begins in the excerpt; both are
-    equal if the section has no heading. The borders with the indexes `known.first` to
-    `known.second - 1` are real borders of sentences. Any other border exists only because the
-    excerpt begins or ends there.
+    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. `borders`
+    has all borders up to the last one that was found; `is_cut` is True if it has all borders of the
+    excerpt. `cut_to` finds more. `headings` has the start and the end of the heading of each
+    section that begins in the excerpt; both are equal if the section has no heading.
     """
 
     cdef const uint8_t[::1] data
@@ -118,10 +138,11 @@ cdef class Excerpt:
     cdef size_t byte_start
     cdef size_t byte_end
     cdef uint32_t char_start
+    cdef Cut cut
+    cdef bint is_cut
+    cdef vector[uint32_t] ends  # The ends of sentences, without headings, counted from the excerpt.
     cdef vector[uint32_t] borders
     cdef vector[Range] headings
-    cdef pair[size_t, size_t] inside
-    cdef pair[size_t, size_t] known
 
     def __cinit__(self, const uint8_t[::1] data, const uint32_t[::1] section_starts, heading_end):
         self.data = data
@@ -143,22 +164,26 @@ cdef class Excerpt:
                 f"{leaf.char_start} to {leaf.char_end} of the text"
             )
         self.char_start = <uint32_t>(leaf.char_start - before)
-        self.borders.clear()
-        self.borders.push_back(self.char_start)
-        for end in <list>sentence_ends(self.text):
-            self.borders.push_back(self.char_start + <uint32_t>end)
+        self.cut.at = self.cut.start = 0
+        self.is_cut = False
+        self.ends.clear()
+        self.borders.assign(1, self.char_start)
         self.find_headings()
-        if not self.headings.empty():
-            self.add_headings()
-        self.inside.first = self.place(leaf.char_start)
-        self.inside.second = (
-            lower_bound(self.borders.begin(), self.borders.end(), leaf.char_end)
-            - self.borders.begin()
-        )
-        self.known.first = self.byte_start != 0
-        self.known.second = (
-            self.borders.size() - (self.byte_end != <size_t>self.data.shape[0])
-        )
+        return 0
+
+    cdef int cut_to(self, size_t char) except -1:
+        """Finds the borders up to the first one at or after a code point, or up to the last one."""
+        cdef size_t until, found = self.ends.size()
+        while not self.is_cut and self.borders.back() < char:
+            # The length doubles, so that all calls together take time linear in the excerpt.
+            until = max(char - self.char_start, 2 * <size_t>self.cut.start)
+            self.is_cut = cut_sentences(self.text, &self.cut, self.ends, until)
+            if self.headings.empty():
+                for end in range(found, self.ends.size()):
+                    self.borders.push_back(self.char_start + self.ends[end])
+                found = self.ends.size()
+            else:
+                self.join_headings()
         return 0
 
     cdef size_t extend_back(self, size_t byte, size_t reach) noexcept:
@@ -209,22 +234,25 @@ cdef class Excerpt:
             self.headings.back().second = max(self.headings.back().second, end)
         return 0
 
-    cdef int add_headings(self) except -1:
-        """Adds the borders of headings, and removes borders inside a heading."""
-        cdef vector[uint32_t] borders
-        cdef uint32_t border
+    cdef int join_headings(self) except -1:
+        """Sets `borders` to those of sentences and of headings, without those inside a heading."""
+        cdef uint32_t border, end, last = self.char_start + self.ends.back()
         cdef Range heading
         cdef size_t before = 0  # How many headings begin before the border.
-        for border in self.borders:
+        self.borders.assign(1, self.char_start)
+        for end in self.ends:
+            border = self.char_start + end
             while before < self.headings.size() and self.headings[before].first < border:
                 before += 1
             if before == 0 or self.headings[before - 1].second <= border:
-                borders.push_back(border)
+                self.borders.push_back(border)
         for heading in self.headings:
-            borders.push_back(heading.first)
-            borders.push_back(heading.second)
-        hrag_sort_unique(borders)
-        self.borders.swap(borders)
+            self.borders.push_back(heading.first)
+            self.borders.push_back(heading.second)
+        hrag_sort_unique(self.borders)
+        if not self.is_cut:  # Between the headings after the last end, ends are missing.
+            while self.borders.back() > last:
+                self.borders.pop_back()
         return 0
 
     cdef bint is_heading(self, size_t sentence) noexcept:
@@ -235,24 +263,29 @@ cdef class Excerpt:
         return False
 
     cdef bint is_known(self, size_t border) noexcept:
-        return self.known.first <= border < self.known.second
+        """Returns False if a border exists only because the excerpt begins or ends there."""
+        cdef bint ends_text = self.byte_end == <size_t>self.data.shape[0]
+        return (border > 0 or self.byte_start == 0) and (
+            border + 1 < self.borders.size() or not self.is_cut or ends_text
+        )
 
     cdef bint is_whole(self, size_t sentence) noexcept:
         return self.is_known(sentence) and self.is_known(sentence + 1)
 
-    cdef size_t best(self, const TextRange& leaf, matches, const float[::1] weights) except? 0:
+    cdef size_t best(
+        self, const TextRange& leaf, const Match* matches, size_t count, const float[::1] weights
+    ) except? 0:
         """Returns the index of the sentence to cite."""
         cdef vector[Weighed] weighed
-        if matches is not None:
-            self.weigh(leaf, matches.starts, matches.ends, matches.which, weights, weighed)
+        if count > 0:
+            self.weigh(leaf, matches, count, weights, weighed)
         return self.first(leaf) if weighed.empty() else self.heaviest(weighed)
 
     cdef int weigh(
         self,
         const TextRange& leaf,
-        const uint32_t[::1] starts,
-        const uint32_t[::1] ends,
-        const uint32_t[::1] which,
+        const Match* matches,
+        size_t count,
         const float[::1] weights,
         vector[Weighed]& sums,
     ) except -1:
@@ -264,25 +297,25 @@ cdef class Excerpt:
         cdef vector[pair[size_t, uint32_t]] pairs
         cdef pair[size_t, uint32_t] item
         cdef Weighed weighed
-        cdef size_t i, sentence
-        if not starts.shape[0] == ends.shape[0] == which.shape[0]:
-            raise ValueError(
-                f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
-                f"{which.shape[0]} terms; the numbers must be equal"
-            )
-        for i in range(<size_t>starts.shape[0]):
-            if which[i] >= <size_t>weights.shape[0]:
+        cdef Match match
+        cdef size_t i, sentence, last = 0
+        for i in range(count):
+            last = max(last, <size_t>matches[i].end)
+        self.cut_to(leaf.char_start + last + 1)
+        for i in range(count):
+            match = matches[i]
+            if match.which >= <size_t>weights.shape[0]:
                 raise IndexError(
-                    f"which[{i}] is {which[i]}; it must be below {weights.shape[0]}, the number "
+                    f"which[{i}] is {match.which}; it must be below {weights.shape[0]}, the number "
                     "of weights"
                 )
-            sentence = self.place(leaf.char_start + starts[i])
+            sentence = self.place(leaf.char_start + match.start)
             if (
-                weights[which[i]] > 0
+                weights[match.which] > 0
                 and sentence + 1 < self.borders.size()
-                and leaf.char_start + ends[i] <= self.borders[sentence + 1]
+                and leaf.char_start + match.end <= self.borders[sentence + 1]
             ):
-                pairs.push_back(pair[size_t, uint32_t](sentence, which[i]))
+                pairs.push_back(pair[size_t, uint32_t](sentence, match.which))
         hrag_sort_unique(pairs)
         for item in pairs:
             if sums.empty() or sums[sums.size() - 1].sentence != item.first:
@@ -315,27 +348,42 @@ cdef class Excerpt:
                 return candidate.sentence
         return best.sentence
 
-    cdef size_t first(self, const TextRange& leaf) noexcept:
+    cdef size_t first(self, const TextRange& leaf) except? 0:
         """Returns the index of the sentence to cite if no sentence has a weighted term.
 
         It is the first sentence with a word in the section that has most of the leaf. A heading is
         returned only if there is no other sentence with a word.
         """
-        cdef size_t sentence, start = self.inside.first, heading = self.borders.size()
-        if leaf.section != NONE:
-            while (
-                start < self.inside.second
-                and self.borders[start] < self.section_starts[leaf.section]
-            ):
-                start += 1
-            if start == self.inside.second:
-                start = self.inside.first
-        for sentence in range(start, self.inside.second):
+        cdef size_t start = self.first_of_section(leaf), sentence = start
+        cdef size_t heading = start
+        cdef bint has_heading = False
+        while self.borders[sentence] < leaf.char_end:
+            self.cut_to(<size_t>self.borders[sentence] + 1)
             if self.has_word(leaf, sentence):
                 if not self.is_heading(sentence):
                     return sentence
-                heading = min(heading, sentence)
-        return start if heading == self.borders.size() else heading
+                if not has_heading:
+                    heading, has_heading = sentence, True
+            sentence += 1
+        return heading
+
+    cdef size_t first_of_section(self, const TextRange& leaf) except? 0:
+        """Returns the index of the first sentence of the leaf in the section that has most of it.
+
+        If no sentence begins in this section, returns the index of the leaf's first sentence.
+        """
+        cdef size_t start, section_start
+        self.cut_to(leaf.char_start)
+        start = self.place(leaf.char_start)
+        if leaf.section == NONE:
+            return start
+        section_start = self.section_starts[leaf.section]
+        if section_start >= leaf.char_end:
+            return start
+        self.cut_to(section_start)
+        while self.borders[start] < section_start:
+            start += 1
+        return start if self.borders[start] < leaf.char_end else self.place(leaf.char_start)
 
     cdef bint has_word(self, const TextRange& leaf, size_t sentence) noexcept:
         """Returns True if the part of a sentence inside the leaf has a letter or digit."""
@@ -387,21 +435,38 @@ cdef class Excerpt:
 def merged_spans(parts, uint32_t first, uint32_t end):
     """Returns the spans of matches, joined if they overlap; see `_cited.pyi`."""
     cdef vector[Range] spans
-    cdef Range span
-    cdef uint32_t char_start, last_start, last_end
-    cdef const uint32_t[::1] starts, ends
-    cdef size_t i
+    cdef vector[Match] terms
+    cdef uint32_t char_start
     for char_start, matches in parts:
-        starts, ends = matches.starts, matches.ends
-        if starts.shape[0] != ends.shape[0]:
-            raise ValueError(
-                f"matches have {starts.shape[0]} starts and {ends.shape[0]} ends; the numbers must "
-                "be equal"
-            )
-        for i in range(<size_t>starts.shape[0]):
-            span = Range(char_start + starts[i], char_start + ends[i])
-            if first <= span.first and span.second <= end:
-                spans.push_back(span)
+        terms.clear()
+        read_matches(matches, terms)
+        add_spans(terms.data(), terms.size(), char_start, first, end, spans)
+    return joined(spans)
+
+
+cdef int add_spans(
+    const Match* matches,
+    size_t count,
+    uint32_t char_start,
+    uint32_t first,
+    uint32_t end,
+    vector[Range]& spans,
+) except -1:
+    """Appends the spans of matches between `first` and `end`; see `_cited.pxd`."""
+    cdef Range span
+    cdef size_t i
+    for i in range(count):
+        span = Range(char_start + matches[i].start, char_start + matches[i].end)
+        if first <= span.first and span.second <= end:
+            spans.push_back(span)
+    return 0
+
+
+cdef list joined(vector[Range]& spans):
+    """Sorts spans, and returns them in order; spans that overlap are joined."""
+    cdef uint32_t last_start, last_end
+    cdef size_t i
+    cdef list result
     sort(spans.begin(), spans.end())
     result = []
     if spans.empty():

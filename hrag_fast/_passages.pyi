@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from hrag_fast._analysis import Matches
 from hrag_fast._climb import Groups
+from hrag_fast._term_matcher import TermMatcher
 
 class CitedDocument:
     """The data that all passages of one document share, encoded once for many searches.
@@ -84,8 +84,7 @@ class PassageEncoder:
         leaf_level: int,
         lexical: NDArray[np.float32] | None = None,
         dense: NDArray[np.float32] | None = None,
-        find: Callable[[str], Matches] | None = None,
-        weights: NDArray[np.float32] | None = None,
+        terms: TermMatcher | None = None,
         spans: bool = False,
     ) -> None:
         """Stores references to the arguments, without copies.
@@ -95,9 +94,8 @@ class PassageEncoder:
         * `leaf_level`: the level of the leaves.
         * `lexical`, `dense`: each source's scores of the children, float32[children]; None if the
           source was not searched.
-        * `find`: a function that returns where the query's terms occur in a text; None if the
-          query has no terms.
-        * `weights`: float32[terms], the weight of each term in the choice of a sentence.
+        * `terms`: finds the query's terms in texts, and has the weight of each term in the choice
+          of a sentence; None if the query has no terms.
         * `spans`: True if passages have to say where terms occur.
 
         Raises ValueError if an array of scores and the array of children differ in length.
@@ -136,7 +134,7 @@ class PassageEncoder:
         ValueError for a malformed tree, a span outside the text, or a passage that has to cite a
         sentence but has no child. Raises OverflowError for a passage of more than `max_bytes`; if
         the text alone is too long, the error is raised before any text is read. Raises
-        MemoryError, and the errors that `find` and `verify` raise.
+        MemoryError, and the errors that the stemmer of `terms` and `verify` raise.
         """
 
     def passages(

@@ -1,3 +1,4 @@
+# distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`PassageEncoder`: encodes stored chunks as protobuf messages. It ends every search.
 
@@ -17,18 +18,19 @@ encodes for the same values; a property test compares the two.
 
 from array import array
 
-from hrag_fast._cited import merged_spans
 from hrag_fast._sentences import MAX_SENTENCE_CHARS
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
+from libcpp.vector cimport vector
 
-from hrag_fast._cited cimport TextRange, count_before, sentence_of
+from hrag_fast._analysis cimport Match
+from hrag_fast._cited cimport Range, TextRange, add_spans, count_before, joined, sentence_of
+from hrag_fast._term_matcher cimport TermMatcher
 
 cdef enum:  # Wire types.
     VARINT = 0
@@ -236,8 +238,7 @@ cdef class PassageEncoder:
     cdef bint has_lexical
     cdef bint has_dense
     cdef uint32_t leaf_level
-    cdef object find  # None if the query has no terms.
-    cdef const float[::1] weights
+    cdef TermMatcher terms  # None if the query has no terms.
     cdef bint spans
 
     def __cinit__(
@@ -247,8 +248,7 @@ cdef class PassageEncoder:
         uint32_t leaf_level,
         lexical=None,
         dense=None,
-        find=None,
-        weights=None,
+        TermMatcher terms=None,
         bint spans=False,
     ):
         self.labels = labels
@@ -258,8 +258,7 @@ cdef class PassageEncoder:
         self.has_dense = dense is not None
         self.lexical = lexical if self.has_lexical else self.child_scores
         self.dense = dense if self.has_dense else self.child_scores
-        self.find = find
-        self.weights = weights
+        self.terms = terms
         self.spans = spans
         for name, count in (
             ("child_scores", self.child_scores.shape[0]),
@@ -449,8 +448,10 @@ cdef class PassageEncoder:
             chunk.byte_end + REACH_BYTES,
         )
         cdef TextRange sentence
+        cdef const TextRange* to_cite = NULL
         term_spans = ()
         if cited.heading_end is not None:
+            to_cite = &sentence
             term_spans = self.cite(cited, chunk, text, leaves, group, &sentence, max_bytes)
             chunk.section = sentence.section
         return self.encoded(
@@ -463,7 +464,7 @@ cdef class PassageEncoder:
             group,
             merged,
             term_spans,
-            NULL if cited.heading_end is None else &sentence,
+            to_cite,
             max_bytes,
         )
 
@@ -481,37 +482,43 @@ cdef class PassageEncoder:
         cdef size_t i, span_bytes = 0
         cdef Record part
         cdef TextRange leaf
-        parts, matches = [], None
+        cdef vector[Match] matches
+        cdef vector[Range] spans
+        cdef const float[::1] weights = None
+        if self.terms is not None:
+            weights = self.terms.weights
         for i in range(self.starts[group], self.starts[group + 1]):
             if not self.part_of_child(chunk, leaves, i, &part):
                 continue
-            if self.find is not None:
+            if self.terms is not None:
                 if part.byte_start > part.byte_end:
                     raise ValueError(
                         f"a leaf has bytes {part.byte_start} to {part.byte_end}; they must ascend"
                     )
-                content = PyUnicode_DecodeUTF8(
-                    <const char*>&text[part.byte_start], part.byte_end - part.byte_start, NULL
+                self.terms.find(
+                    &text[part.byte_start], part.byte_end - part.byte_start, matches
                 )
-                matches = self.find(content)
                 if self.spans:
-                    span_bytes += len(matches.starts) * <size_t>LEAST_TERM_SPAN_BYTES
+                    span_bytes += matches.size() * <size_t>LEAST_TERM_SPAN_BYTES
                     check_size(span_bytes, max_bytes)
-                parts.append((part.char_start, matches))
+                    add_spans(
+                        matches.data(), matches.size(), part.char_start, chunk.char_start,
+                        chunk.char_end, spans,
+                    )
             if sentence != NULL:
                 leaf.byte_start, leaf.byte_end = part.byte_start, part.byte_end
                 leaf.char_start, leaf.char_end = part.char_start, part.char_end
                 leaf.section = part.section
                 sentence[0] = sentence_of(
-                    text, &leaf, document.section_starts, document.heading_end, matches,
-                    self.weights,
+                    text, &leaf, document.section_starts, document.heading_end, matches.data(),
+                    matches.size(), weights,
                 )
                 sentence = NULL
-            if self.find is None or not self.spans:
+            if self.terms is None or not self.spans:
                 break
         if sentence != NULL:
             raise ValueError(f"no leaf of group {group} lies in the passage, so none can be cited")
-        return merged_spans(parts, chunk.char_start, chunk.char_end) if self.spans else ()
+        return joined(spans) if self.spans else ()
 
     cdef bytes encoded(
         self,

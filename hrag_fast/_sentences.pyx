@@ -1,3 +1,4 @@
+# distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`sentence_ends`: finds where the sentences of a text end. Every cited passage uses it.
 
@@ -12,10 +13,40 @@ from cpython.unicode cimport (
     Py_UNICODE_ISDECIMAL,
     Py_UNICODE_ISLOWER,
     Py_UNICODE_ISSPACE,
-    PyUnicode_DATA,
+    PyUnicode_1BYTE_DATA,
+    PyUnicode_2BYTE_DATA,
+    PyUnicode_4BYTE_DATA,
     PyUnicode_KIND,
-    PyUnicode_READ,
 )
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libcpp.vector cimport vector
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+
+    // Returns true if a match of `_ENDS` may begin with this character: one of the characters
+    // below U+0040, or a stop of full width. Nearly all characters end nothing.
+    static inline bool hrag_may_end(uint32_t character) {
+        const uint64_t narrow = 1ull << '\\n' | 1ull << '\\f' | 1ull << '!' | 1ull << '#'
+            | 1ull << '.' | 1ull << '?';
+        if (character < 64) return narrow >> character & 1;
+        if (character < 0x2026) return false;
+        switch (character) {
+            case 0x2026: case 0x3002: case 0xFF01: case 0xFF0E:
+            case 0xFF1B: case 0xFF1F: case 0xFF61: return true;
+        }
+        return false;
+    }
+
+    // Returns the offset of the first character from `at` on that may end a sentence, or `size`.
+    template <typename Unit>
+    static size_t hrag_next_end(const Unit* text, size_t at, size_t size) {
+        while (at < size && !hrag_may_end(text[at])) at++;
+        return at;
+    }
+    """
+    size_t hrag_next_end[Unit](const Unit* text, size_t at, size_t size) noexcept
 
 cdef enum:
     MAX_CHARS = 1000  # A longer sentence is cut.
@@ -37,29 +68,47 @@ cdef object ABBREVIATION = re.compile(
 
 def sentence_ends(str text not None):
     """Returns the end of each sentence; see `_sentences.pyi`."""
-    cdef Py_ssize_t size = len(text), at = 0, start = 0, end
-    cdef int kind = PyUnicode_KIND(text)
-    cdef void* characters = PyUnicode_DATA(text)
-    cdef list ends = []
-    while at < size:
-        # Nearly all characters end nothing, so they are read without the checks of `text[at]`.
-        if not may_end(PyUnicode_READ(kind, characters, at)):
-            at += 1
-            continue
-        end = match_end(text, at, size)
-        if not end:
-            at += 1
-            continue
-        if is_end(text, at, end, size):
-            add(ends, text, start, end)
-            start = end
-        at = end
-    if start < size:
-        add(ends, text, start, size)
+    cdef Cut cut = Cut(0, 0)
+    cdef vector[uint32_t] ends
+    cut_sentences(text, &cut, ends, len(text) + 1)
     return ends
 
 
-cdef int add(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
+cdef bint cut_sentences(
+    str text, Cut* cut, vector[uint32_t]& ends, size_t until
+) except -1:
+    """Appends the ends of further sentences; see `_sentences.pxd`."""
+    cdef Py_ssize_t size = len(text), end
+    cdef int kind = PyUnicode_KIND(text)
+    while True:
+        if kind == 1:
+            cut.at = hrag_next_end(<const uint8_t*>PyUnicode_1BYTE_DATA(text), cut.at, size)
+        elif kind == 2:
+            cut.at = hrag_next_end(<const uint16_t*>PyUnicode_2BYTE_DATA(text), cut.at, size)
+        else:
+            cut.at = hrag_next_end(<const uint32_t*>PyUnicode_4BYTE_DATA(text), cut.at, size)
+        if cut.at >= size:
+            break
+        end = match_end(text, cut.at, size)
+        if not end:
+            cut.at += 1
+            continue
+        if not is_end(text, cut.at, end, size):
+            cut.at = end
+            continue
+        add(ends, text, cut.start, end)
+        cut.at = cut.start = end
+        # If the next sentence does not begin with white space, it is not blank, so it cannot become
+        # a part of the sentence that ends here.
+        if <size_t>end >= until and end < size and not Py_UNICODE_ISSPACE(text[end]):
+            return False
+    if cut.start < size:
+        add(ends, text, cut.start, size)
+        cut.start = size
+    return True
+
+
+cdef int add(vector[uint32_t]& ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
     """Adds the end of a sentence; cuts the sentence into parts if it is too long.
 
     A blank sentence becomes part of the sentence before it.
@@ -82,22 +131,14 @@ cdef Py_ssize_t cut_of(str text, Py_ssize_t start) except -1:
     return cut if cut else end
 
 
-cdef int add_part(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
-    if ends and after_space(text, start, end) == end:
-        ends[len(ends) - 1] = end
+cdef int add_part(
+    vector[uint32_t]& ends, str text, Py_ssize_t start, Py_ssize_t end
+) except -1:
+    if not ends.empty() and after_space(text, start, end) == end:
+        ends[ends.size() - 1] = <uint32_t>end
     else:
-        ends.append(end)
+        ends.push_back(<uint32_t>end)
     return 0
-
-
-cdef inline bint may_end(Py_UCS4 character) noexcept:
-    """Returns True if a match of `_ENDS` may begin with this character.
-
-    The first comparison rules out all letters.
-    """
-    if u"?" < character < u"\u2026":
-        return False
-    return character in u".!?\n\f#" or is_wide_stop(character)
 
 
 cdef inline bint is_wide_stop(Py_UCS4 character) noexcept:

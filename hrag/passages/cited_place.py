@@ -7,7 +7,6 @@ best leaf that matches the query best.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.text.analysis import Analyzer
 from hrag.values.tree import ChunkRecord
-from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
+from hrag_fast import MAX_SENTENCE_CHARS, Matches, TermMatcher, matched_sentence, merged_spans
 
 # This many bytes are read on each side of a leaf to find whole sentences. The longest sentence fits
 # into them, because UTF-8 needs at most 4 bytes per character.
@@ -37,14 +36,15 @@ class TermLocator:
     """Finds the terms of a query in the text of leaves.
 
     `ids` are the ids of the terms, `uint64[q]`, ascending. `weights` are `float32[q]` and say how
-    much each term counts in the choice of a sentence. The attribute `find` is a function that
-    returns where the terms occur in a text. `find` is None if there is no analyzer, or if `ids` is
-    empty.
+    much each term counts in the choice of a sentence. The attribute `matcher` finds the terms in
+    a text. It is None if there is no analyzer, or if `ids` is empty.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
-        self.find = partial(analyzer.matches, ids=ids) if analyzer and len(ids) else None
-        self.weights = weights
+        self.matcher: TermMatcher | None = None
+        if analyzer and len(ids):
+            self.matcher = analyzer.matcher(ids, weights)
+        self._weights = weights
 
     def cited_place(
         self,
@@ -66,14 +66,15 @@ class TermLocator:
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))
         best = next(inside)
-        if self.find is None:
+        if self.matcher is None:
             return CitedPlace(_sentence(document, best), ())
-        terms = self.find(document.content(best))
-        sentence = _sentence(document, best, terms, self.weights)
+        find = self.matcher.matches
+        terms = find(document.content(best))
+        sentence = _sentence(document, best, terms, self._weights)
         if not spans:
             return CitedPlace(sentence, ())
         parts = [(best.char_start, terms)]
-        parts += ((record.char_start, self.find(document.content(record))) for record in inside)
+        parts += ((record.char_start, find(document.content(record))) for record in inside)
         return CitedPlace(sentence, merged_spans(parts, passage.char_start, passage.char_end))
 
 

@@ -41,6 +41,7 @@ from hrag_fast import (
     SegmentVectors,
     SentenceEncoder,
     TermExtractor,
+    TermMatcher,
     UnigramSegmenter,
     UnigramTokenizer,
     boundary_ranks,
@@ -467,6 +468,8 @@ def _trees() -> list[bytes]:
 def _encode_passage(data: bytes, draw: random.Random) -> None:
     leaves = _numbers(draw, np.uint32, 6, 8)
     starts = np.sort(_numbers(draw, np.uint32, 3, leaves.size + 1))
+    if draw.random() < 0.5:
+        starts = np.array([0, leaves.size], np.uint32)
     groups = Groups(
         (7 << 20) + _numbers(draw, np.uint64, starts.size, 9) % 2**21,
         _reals(draw, starts.size),
@@ -484,9 +487,10 @@ def _encode_passage(data: bytes, draw: random.Random) -> None:
         sorted(draw.sample(range(200), 2)),
         draw.choice((None, _heading_end)),
     )
-    find = draw.choice((None, lambda _text: _matches(draw)))
+    ids = np.sort(np.array([term_id(word) for word in ("a", "ab", "the", "漢", "漢字")], np.uint64))
+    terms = TermMatcher(draw.choice(_EXTRACTORS), ids, _reals(draw, ids.size))
     encoder = PassageEncoder(
-        labels, groups, 1, find=find, weights=_reals(draw, 2), spans=draw.random() < 0.5
+        labels, groups, 1, terms=draw.choice((None, terms)), spans=draw.random() < 0.5
     )
     text = _array(draw.choice((sentences(9).encode(), _text(draw).encode())), np.uint8)
     document = PassageDocument(
@@ -507,12 +511,12 @@ def _encode_passage(data: bytes, draw: random.Random) -> None:
     record = _record(draw, text.tobytes()) if draw.random() < 0.3 else None
     encoder.passage(
         document,
-        draw.choice((2, 2, 1, 0, 9)),
-        draw.choice((0, 1, 2, 9, 2**31)),
-        draw.randint(0, 3),
+        draw.choice((2, 2, 2, 2, 2, 1, 0, 9)),
+        draw.choice((0, 1, 2, 0, 1, 2, 9, 2**31)),
+        draw.choice((0, 0, 0, 1, 3)),
         record,
         [(draw.randrange(3), draw.randrange(9))],
-        draw.choice((10, 2**20)),
+        draw.choice((10, 2**20, 2**20, 2**20)),
     )
 
 

@@ -255,8 +255,7 @@ class Fetch:
             groups.level,
             groups.lexical,
             groups.dense,
-            self.terms.find,
-            self.terms.weights,
+            self.terms.matcher,
             self._has_term_spans,
         )
 

@@ -28,7 +28,16 @@ from numpy.typing import NDArray
 from hrag.text.analysis.variants import variants, without_accents
 from hrag.text.stop_words import STOP_WORDS
 from hrag.values.errors import InvalidArgument
-from hrag_fast import Folding, LeafTerms, Matches, TermExtractor, Token, Variant, term_id
+from hrag_fast import (
+    Folding,
+    LeafTerms,
+    Matches,
+    TermExtractor,
+    TermMatcher,
+    Token,
+    Variant,
+    term_id,
+)
 
 MAX_QUERY_TERMS = 256
 NO_STEMMER = "simple"  # The language for texts that shall not be stemmed.
@@ -126,6 +135,14 @@ class Analyzer:
         `ids` are `uint64`, ascending. Raises ValueError for another dtype, shape or order.
         """
         return self._extractor.matches(text, ids)
+
+    def matcher(self, ids: NDArray[np.uint64], weights: NDArray[np.float32]) -> TermMatcher:
+        """Returns an object that finds the terms with these ids in texts, like `matches`.
+
+        `weights` is `float32` and says how much each term counts in the choice of a sentence to
+        cite. Raises ValueError for another dtype, shape or order.
+        """
+        return TermMatcher(self._extractor, ids, weights)
 
     def without_words_of(self, text: str, other: str) -> str:
         """Returns `text` without the words that `other` contains in any inflection.
