@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from hrag.observe.tracing import Stage
+from hrag.values.quick_creation import created
 from hrag.values.search import Timings
 
 
@@ -23,7 +24,8 @@ def timings(seconds: Mapping[str, float], total_s: float) -> Timings:
     `seconds` has the duration of each stage by name; `total_s` is the duration of the search.
     """
     us = {stage: round(stage_s * 1e6) for stage, stage_s in seconds.items()}
-    return Timings(
+    return created(
+        Timings,
         embed_us=us["embed"],
         search_us=us["search"],
         climb_us=us["climb"],

@@ -10,6 +10,7 @@ from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.conversation import StandaloneMethod, StandaloneQuestion
 from hrag.values.documents import Original, OriginalPart
 from hrag.values.errors import HragError, InvalidArgument, outcome_of
+from hrag.values.quick_creation import created
 from hrag.values.reply_limit import text_bytes
 from hrag.values.search import (
     Aggregation,
@@ -138,7 +139,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     if "filter" in options:
         options["filter"] = optional_filter_from(message)
     query = text if text else options.pop("vector", "")
-    return SearchQuery(**{"tenant_id": "", **options, "query": query})
+    return created(SearchQuery, **{"tenant_id": "", **options, "query": query})
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
