@@ -5,7 +5,7 @@ The constructor of a frozen dataclass calls `object.__setattr__` for each field,
 """
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,6 +18,6 @@ def created(cls: Callable[P, T], *_: P.args, **fields: P.kwargs) -> T:
     have their defaults, which are attributes of the class. All fields without a default must be
     passed, and no field may be passed by its position.
     """
-    value: Any = object.__new__(cast("type", cls))
+    value = object.__new__(cls)  # type: ignore[arg-type]
     value.__dict__.update(fields)
-    return cast("T", value)
+    return value

@@ -231,38 +231,44 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
 
 
 def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
-    """Returns the response of a search, but without the passages."""
-    timings = result.timings
-    return pb.SearchResponse(
-        mode=_MODE_NUMBER[result.mode],
-        matched_at_level=result.matched_at_level,
-        returned_at_level=result.returned_at_level,
-        candidates_considered=result.candidates_considered,
-        exhausted=result.exhausted,
-        sequence=result.sequence,
-        timings=pb.Timings(
-            embed_us=timings.embed_us,
-            search_us=timings.search_us,
-            climb_us=timings.climb_us,
-            fetch_us=timings.fetch_us,
-            total_us=timings.total_us,
-            filter_us=timings.filter_us,
-            rerank_us=timings.rerank_us,
-        ),
-        plan=_PLAN_NUMBER[result.plan] if result.plan else None,
-        eligible_leaves=result.eligible_leaves,
-        sections=map(_section_message, result.sections),
-        retrieval=_RETRIEVAL_NUMBER[result.retrieval],
-        fallback=result.fallback,
-        reranked=result.reranked,
-        rerank_failure=result.rerank_failure,
-        standalone_question=_standalone_message(result.standalone_question),
-    )
+    """Returns the response of a search, but without the passages.
+
+    The fields are set one by one, which takes half the time of passing them to the constructor.
+    """
+    message = pb.SearchResponse()
+    message.mode = _MODE_NUMBER[result.mode]
+    message.matched_at_level = result.matched_at_level
+    message.returned_at_level = result.returned_at_level
+    message.candidates_considered = result.candidates_considered
+    message.exhausted = result.exhausted
+    message.sequence = result.sequence
+    _set_timings(message.timings, result.timings)
+    if result.plan:
+        message.plan = _PLAN_NUMBER[result.plan]
+    message.eligible_leaves = result.eligible_leaves
+    if result.sections:
+        message.sections.extend(map(_section_message, result.sections))
+    message.retrieval = _RETRIEVAL_NUMBER[result.retrieval]
+    message.reranked = result.reranked
+    message.rerank_failure = result.rerank_failure
+    message.fallback = result.fallback
+    if result.standalone_question is not None:
+        message.standalone_question.CopyFrom(_standalone_message(result.standalone_question))
+    return message
 
 
-def _standalone_message(question: StandaloneQuestion | None) -> pb.StandaloneQuestion | None:
-    if question is None:
-        return None
+def _set_timings(message: pb.Timings, timings: Timings) -> None:
+    message.SetInParent()  # Otherwise timings of 0 would be no timings.
+    message.embed_us = timings.embed_us
+    message.search_us = timings.search_us
+    message.climb_us = timings.climb_us
+    message.fetch_us = timings.fetch_us
+    message.total_us = timings.total_us
+    message.filter_us = timings.filter_us
+    message.rerank_us = timings.rerank_us
+
+
+def _standalone_message(question: StandaloneQuestion) -> pb.StandaloneQuestion:
     return pb.StandaloneQuestion(
         text=question.text, method=_METHOD_NUMBER[question.method], failure=question.failure
     )
