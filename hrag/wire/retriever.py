@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from sys import intern
 from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
@@ -110,6 +111,8 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
 # SearchRequest, so they are copied.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
+# The name of each field of a request. A descriptor creates its name anew whenever it is asked.
+_REQUEST_FIELDS = {field: intern(field.name) for field in pb.SearchRequest.DESCRIPTOR.fields}
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
@@ -129,7 +132,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """
     # A request has about thirty fields, of which at most a dozen are set. Only the fields that are
     # set are read. The defaults of SearchQuery apply to all other fields.
-    options = {field.name: value for field, value in message.ListFields()}
+    options = {_REQUEST_FIELDS[field]: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in options:
             options[name] = enum_value(names, options[name], name)
@@ -210,9 +213,11 @@ def encoded_bytes(result: SearchResult[bytes]) -> int:
 
     The real size is a little smaller.
     """
-    sections = sum(map(_section_bytes, result.sections))
-    texts = text_bytes(result.fallback, result.rerank_failure)
-    return sum(map(len, result.passages)) + sections + texts + _RESULT_BYTES
+    size_bytes = sum(map(len, result.passages)) + _RESULT_BYTES
+    if result.sections or result.fallback or result.rerank_failure:
+        size_bytes += sum(map(_section_bytes, result.sections))
+        size_bytes += text_bytes(result.fallback, result.rerank_failure)
+    return size_bytes
 
 
 def encoded_response(result: SearchResult[bytes]) -> bytes:
