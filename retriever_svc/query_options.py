@@ -40,6 +40,8 @@ from hrag.values.search import (
 
 T = TypeVar("T")
 
+_NO_FUSION = Fusion()  # Only HYBRID fuses scores.
+
 # The modes whose passages are on the embedded level: the level whose chunks have vectors.
 _LEAF_MODES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
@@ -266,11 +268,7 @@ def find_request(
         required=parsed.required,
         preferred=parsed.preferred,
         retrieval=retrieval,
-        fusion=Fusion(
-            query.fusion or FusionMethod.CONVEX,
-            _or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
-            lowest_cosine,
-        ),
+        fusion=_fusion(query, lowest_cosine) if retrieval is Retrieval.HYBRID else _NO_FUSION,
         neighbour_bonus=_neighbour_bonus(query, mode, retrieval),
         max_per_document=query.max_per_document,
         aggregation=query.aggregation,
@@ -285,6 +283,14 @@ def find_request(
         top_sections=query.top_sections or 0,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
         reply=reply,
+    )
+
+
+def _fusion(query: SearchQuery, lowest_cosine: float) -> Fusion:
+    return Fusion(
+        query.fusion or FusionMethod.CONVEX,
+        _or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
+        lowest_cosine,
     )
 
 

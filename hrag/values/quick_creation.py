@@ -19,5 +19,5 @@ def created(cls: Callable[P, T], *_: P.args, **fields: P.kwargs) -> T:
     passed, and no field may be passed by its position.
     """
     value = object.__new__(cls)  # type: ignore[arg-type]
-    value.__dict__.update(fields)
+    object.__setattr__(value, "__dict__", fields)
     return value
