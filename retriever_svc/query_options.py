@@ -40,6 +40,8 @@ from hrag.values.search import (
 
 T = TypeVar("T")
 
+_NO_FUSION = Fusion()  # Only HYBRID fuses scores.
+
 # The modes whose passages are on the embedded level: the level whose chunks have vectors.
 _LEAF_MODES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
@@ -75,7 +77,7 @@ def check_query(query: SearchQuery) -> None:
         _check_window(query.window_sentences, mode)
     if query.merge_ratio is not None:
         _check_merge_ratio(query.merge_ratio, mode)
-    _check_summary_first(query)
+    _check_summary_options(query, mode)
     if query.filter is not None:
         check_filter(query.filter)
     if query.min_score is not None and not math.isfinite(query.min_score):
@@ -89,26 +91,35 @@ def _check_retrieval(query: SearchQuery) -> None:
 
     Raises InvalidArgument for an option that is not allowed.
     """
-    retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
-    if not query.text and retrieval is not Retrieval.DENSE:
+    text = query.text
+    retrieval = query.retrieval or (Retrieval.HYBRID if text else Retrieval.DENSE)
+    if not text and retrieval is not Retrieval.DENSE:
         raise InvalidArgument(
             f"retrieval is {retrieval.name} and text is empty; without a text it must be DENSE",
             field="retrieval",
         )
-    for field, value in (("fusion", query.fusion), ("lexical_weight", query.lexical_weight)):
-        if value is not None and retrieval is not Retrieval.HYBRID:
-            raise InvalidArgument(
-                f"{field} is {value}; only HYBRID uses it, so leave it unset in {retrieval.name}",
-                field=field,
-            )
-    _check_share("lexical_weight", query.lexical_weight, 1.0)
-    _check_share("neighbour_bonus", query.neighbour_bonus, MAX_NEIGHBOUR_BONUS)
+    if retrieval is not Retrieval.HYBRID:
+        _refuse_fusion(query, retrieval)
+    if query.lexical_weight is not None:
+        _check_share("lexical_weight", query.lexical_weight, 1.0)
+    if query.neighbour_bonus is not None:
+        _check_share("neighbour_bonus", query.neighbour_bonus, MAX_NEIGHBOUR_BONUS)
     if query.max_per_document:
         _check_range("max_per_document", query.max_per_document, MAX_PER_DOCUMENT)
 
 
-def _check_share(field: str, value: float | None, limit: float) -> None:
-    if value is not None and not 0 <= value <= limit:
+def _refuse_fusion(query: SearchQuery, retrieval: Retrieval) -> None:
+    """Raises InvalidArgument if the query sets an option that only HYBRID uses."""
+    for field, value in (("fusion", query.fusion), ("lexical_weight", query.lexical_weight)):
+        if value is not None:
+            raise InvalidArgument(
+                f"{field} is {value}; only HYBRID uses it, so leave it unset in {retrieval.name}",
+                field=field,
+            )
+
+
+def _check_share(field: str, value: float, limit: float) -> None:
+    if not 0 <= value <= limit:
         raise InvalidArgument(f"{field} is {value:g}; it must be from 0 to {limit:g}", field=field)
 
 
@@ -149,13 +160,14 @@ def _check_window(sentences: int, mode: SearchMode) -> None:
         )
 
 
-def _check_summary_first(query: SearchQuery) -> None:
+def _check_summary_options(query: SearchQuery, mode: SearchMode) -> None:
+    if query.top_sections is None and query.summary_scope is None:
+        return
     options = {"top_sections": query.top_sections, "summary_scope": query.summary_scope}
     for field, value in options.items():
-        if value is not None and query.mode_or_default is not SearchMode.SUMMARY_FIRST:
+        if value is not None and mode is not SearchMode.SUMMARY_FIRST:
             raise InvalidArgument(
-                f"{field} is {value}; only SUMMARY_FIRST uses it, so leave it unset in "
-                f"{query.mode_or_default.name}",
+                f"{field} is {value}; only SUMMARY_FIRST uses it, so leave it unset in {mode.name}",
                 field=field,
             )
     if query.top_sections is not None:
@@ -196,16 +208,19 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
     return max(tree.embedding_level, min(default_level, tree.top_level))
 
 
-def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
+def _token_budget(query: SearchQuery, mode: SearchMode, reply: ReplyLimit) -> int:
     """Returns the maximum number of tokens of all passages together; 0 means no limit."""
-    is_context = query.mode_or_default is SearchMode.CONTEXT
-    budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
+    budget = query.token_budget
+    if not budget:
+        if mode is not SearchMode.CONTEXT:
+            return 0
+        budget = DEFAULT_CONTEXT_TOKENS
     # Each token has at least one byte. So passages with more than `reply.max_bytes` tokens do not
     # fit into the reply, and a budget above `reply.max_bytes + 1` would change nothing.
     return min(budget, reply.max_bytes + 1)
 
 
-def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
+def _neighbour_bonus(query: SearchQuery, mode: SearchMode, retrieval: Retrieval) -> float:
     """Returns the query's neighbour bonus, or the default if the query sets none.
 
     The bonus is a factor, for example 0.5. It is multiplied by the best score among a leaf and the
@@ -218,7 +233,6 @@ def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
     """
     if query.neighbour_bonus is not None:
         return query.neighbour_bonus
-    mode = query.mode_or_default
     is_fused_leaf = mode in _LEAF_MODES and retrieval is Retrieval.HYBRID
     return DEFAULT_NEIGHBOUR_BONUS if mode is SearchMode.CONTEXT or is_fused_leaf else 0.0
 
@@ -238,12 +252,13 @@ def find_request(
     `retrieval` says whether the engine searches words, vectors or both. `lowest_cosine` is the
     cosine of two unrelated texts (`Embedder.lowest_cosine`).
     """
-    is_context = query.mode_or_default is SearchMode.CONTEXT
-    budget = _token_budget(query, reply)
+    mode = query.mode_or_default
+    is_context = mode is SearchMode.CONTEXT
+    budget = _token_budget(query, mode, reply)
     default_limit = budget if is_context else DEFAULT_LIMIT
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
-        mode=query.mode_or_default,
+        mode=mode,
         level=level,
         # In CONTEXT without a limit, only the token budget limits the passages. Each passage has at
         # least one token, so the search never reaches a limit that equals the token budget.
@@ -253,12 +268,8 @@ def find_request(
         required=parsed.required,
         preferred=parsed.preferred,
         retrieval=retrieval,
-        fusion=Fusion(
-            query.fusion or FusionMethod.CONVEX,
-            _or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
-            lowest_cosine,
-        ),
-        neighbour_bonus=_neighbour_bonus(query, retrieval),
+        fusion=_fusion(query, lowest_cosine) if retrieval is Retrieval.HYBRID else _NO_FUSION,
+        neighbour_bonus=_neighbour_bonus(query, mode, retrieval),
         max_per_document=query.max_per_document,
         aggregation=query.aggregation,
         min_score=query.min_score,
@@ -272,6 +283,14 @@ def find_request(
         top_sections=query.top_sections or 0,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
         reply=reply,
+    )
+
+
+def _fusion(query: SearchQuery, lowest_cosine: float) -> Fusion:
+    return Fusion(
+        query.fusion or FusionMethod.CONVEX,
+        _or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
+        lowest_cosine,
     )
 
 

@@ -48,6 +48,7 @@ from hrag.values.errors import (
     RerankerRejected,
     RerankerUnavailable,
 )
+from hrag.values.quick_creation import created
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import (
     Retrieval,
@@ -178,7 +179,8 @@ class SearchRun:
             is_dense = self._searched is Retrieval.DENSE
             metrics.search_fallback("lexical" if is_dense else "dense")
         tracing.add(self._stages)
-        return SearchResult(
+        return created(
+            SearchResult,
             passages=engine_result.passages,
             mode=self.mode,
             matched_at_level=self._matched_level,

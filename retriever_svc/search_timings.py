@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from hrag.observe.tracing import Stage
+from hrag.values.quick_creation import created
 from hrag.values.search import Timings
 
 
@@ -22,13 +23,13 @@ def timings(seconds: Mapping[str, float], total_s: float) -> Timings:
 
     `seconds` has the duration of each stage by name; `total_s` is the duration of the search.
     """
-    us = {stage: round(stage_s * 1e6) for stage, stage_s in seconds.items()}
-    return Timings(
-        embed_us=us["embed"],
-        search_us=us["search"],
-        climb_us=us["climb"],
-        fetch_us=us["fetch"],
+    return created(
+        Timings,
+        embed_us=round(seconds["embed"] * 1e6),
+        search_us=round(seconds["search"] * 1e6),
+        climb_us=round(seconds["climb"] * 1e6),
+        fetch_us=round(seconds["fetch"] * 1e6),
         total_us=round(total_s * 1e6),
-        filter_us=us.get("filter", 0),
-        rerank_us=us.get("rerank", 0),
+        filter_us=round(seconds["filter"] * 1e6) if "filter" in seconds else 0,
+        rerank_us=round(seconds["rerank"] * 1e6) if "rerank" in seconds else 0,
     )

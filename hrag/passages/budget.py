@@ -32,7 +32,7 @@ from hrag.values.tree import ChunkRecord
 NO_LIMIT = sys.maxsize
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PassageLimits:
     """The limits on the text that a search may return.
 

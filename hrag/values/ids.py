@@ -6,6 +6,7 @@ separator in keys, paths or chunk ids.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hrag.values.errors import InvalidArgument
 
@@ -49,6 +50,12 @@ def quoted(value: str) -> str:
 
 def is_name(value: str) -> bool:
     """Returns True if `value` is a valid name of a tenant or a collection."""
+    return len(value) <= MAX_NAME_BYTES and _matches_name(value)
+
+
+@lru_cache(maxsize=1024)
+def _matches_name(value: str) -> bool:
+    """Returns True if a short text is a valid name. Calls use the same names again and again."""
     return _NAME.fullmatch(value) is not None
 
 

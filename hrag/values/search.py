@@ -61,7 +61,7 @@ class Aggregation(StrEnum):
     COUNT = "count"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SearchQuery:
     """A search request. `query` is a text, or the vector of a query that is embedded already.
 
@@ -195,7 +195,7 @@ class ChosenSection:
     recognised_pages: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Timings:
     """The duration of each stage of a search, in microseconds."""
 
@@ -220,7 +220,7 @@ else:
     P_co = TypeVar("P_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SearchResult(Generic[P_co]):
     """The passages that a search returned, best first, and how the search found them.
 

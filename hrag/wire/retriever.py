@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from sys import intern
 from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
@@ -10,6 +11,7 @@ from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.conversation import StandaloneMethod, StandaloneQuestion
 from hrag.values.documents import Original, OriginalPart
 from hrag.values.errors import HragError, InvalidArgument, outcome_of
+from hrag.values.quick_creation import created
 from hrag.values.reply_limit import text_bytes
 from hrag.values.search import (
     Aggregation,
@@ -109,6 +111,8 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
 # SearchRequest, so they are copied.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
+# The name of each field of a request. A descriptor creates its name anew whenever it is asked.
+_REQUEST_FIELDS = {field: intern(field.name) for field in pb.SearchRequest.DESCRIPTOR.fields}
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
@@ -128,7 +132,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """
     # A request has about thirty fields, of which at most a dozen are set. Only the fields that are
     # set are read. The defaults of SearchQuery apply to all other fields.
-    options = {field.name: value for field, value in message.ListFields()}
+    options = {_REQUEST_FIELDS[field]: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in options:
             options[name] = enum_value(names, options[name], name)
@@ -138,7 +142,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     if "filter" in options:
         options["filter"] = optional_filter_from(message)
     query = text if text else options.pop("vector", "")
-    return SearchQuery(**{"tenant_id": "", **options, "query": query})
+    return created(SearchQuery, **{"tenant_id": "", **options, "query": query})
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
@@ -209,9 +213,11 @@ def encoded_bytes(result: SearchResult[bytes]) -> int:
 
     The real size is a little smaller.
     """
-    sections = sum(map(_section_bytes, result.sections))
-    texts = text_bytes(result.fallback, result.rerank_failure)
-    return sum(map(len, result.passages)) + sections + texts + _RESULT_BYTES
+    size_bytes = sum(map(len, result.passages)) + _RESULT_BYTES
+    if result.sections or result.fallback or result.rerank_failure:
+        size_bytes += sum(map(_section_bytes, result.sections))
+        size_bytes += text_bytes(result.fallback, result.rerank_failure)
+    return size_bytes
 
 
 def encoded_response(result: SearchResult[bytes]) -> bytes:
@@ -230,38 +236,44 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
 
 
 def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
-    """Returns the response of a search, but without the passages."""
-    timings = result.timings
-    return pb.SearchResponse(
-        mode=_MODE_NUMBER[result.mode],
-        matched_at_level=result.matched_at_level,
-        returned_at_level=result.returned_at_level,
-        candidates_considered=result.candidates_considered,
-        exhausted=result.exhausted,
-        sequence=result.sequence,
-        timings=pb.Timings(
-            embed_us=timings.embed_us,
-            search_us=timings.search_us,
-            climb_us=timings.climb_us,
-            fetch_us=timings.fetch_us,
-            total_us=timings.total_us,
-            filter_us=timings.filter_us,
-            rerank_us=timings.rerank_us,
-        ),
-        plan=_PLAN_NUMBER[result.plan] if result.plan else None,
-        eligible_leaves=result.eligible_leaves,
-        sections=map(_section_message, result.sections),
-        retrieval=_RETRIEVAL_NUMBER[result.retrieval],
-        fallback=result.fallback,
-        reranked=result.reranked,
-        rerank_failure=result.rerank_failure,
-        standalone_question=_standalone_message(result.standalone_question),
-    )
+    """Returns the response of a search, but without the passages.
+
+    The fields are set one by one, which takes half the time of passing them to the constructor.
+    """
+    message = pb.SearchResponse()
+    message.mode = _MODE_NUMBER[result.mode]
+    message.matched_at_level = result.matched_at_level
+    message.returned_at_level = result.returned_at_level
+    message.candidates_considered = result.candidates_considered
+    message.exhausted = result.exhausted
+    message.sequence = result.sequence
+    _set_timings(message.timings, result.timings)
+    if result.plan:
+        message.plan = _PLAN_NUMBER[result.plan]
+    message.eligible_leaves = result.eligible_leaves
+    if result.sections:
+        message.sections.extend(map(_section_message, result.sections))
+    message.retrieval = _RETRIEVAL_NUMBER[result.retrieval]
+    message.reranked = result.reranked
+    message.rerank_failure = result.rerank_failure
+    message.fallback = result.fallback
+    if result.standalone_question is not None:
+        message.standalone_question.CopyFrom(_standalone_message(result.standalone_question))
+    return message
 
 
-def _standalone_message(question: StandaloneQuestion | None) -> pb.StandaloneQuestion | None:
-    if question is None:
-        return None
+def _set_timings(message: pb.Timings, timings: Timings) -> None:
+    message.SetInParent()  # Otherwise timings of 0 would be no timings.
+    message.embed_us = timings.embed_us
+    message.search_us = timings.search_us
+    message.climb_us = timings.climb_us
+    message.fetch_us = timings.fetch_us
+    message.total_us = timings.total_us
+    message.filter_us = timings.filter_us
+    message.rerank_us = timings.rerank_us
+
+
+def _standalone_message(question: StandaloneQuestion) -> pb.StandaloneQuestion:
     return pb.StandaloneQuestion(
         text=question.text, method=_METHOD_NUMBER[question.method], failure=question.failure
     )

@@ -57,7 +57,7 @@ class MergedChunk(NamedTuple):
     labels: range
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AncestorGroups:
     """The matched leaves of a search, grouped and ranked by `hrag_fast.climb`.
 

@@ -53,7 +53,7 @@ class LeafTable(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidates:
     """The leaves that a source returned for a query, with their scores, in no particular order.
 
@@ -72,7 +72,7 @@ class Candidates:
         return len(self.rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScoredRows:
     """The candidates of a search, in ascending order of their row numbers.
 

@@ -66,7 +66,7 @@ class DocumentReader(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fetch:
     """Reads the passages of one request from one snapshot, in the form `form`.
 

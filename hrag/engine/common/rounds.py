@@ -56,7 +56,7 @@ def choose_drafts(
     return choose_drafts_within_limits(drafts, limits, matches, request.reply)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RoundOutcome:
     """Says whether a round of a search filled the result, and whether it left out matched leaves.
 
@@ -100,7 +100,7 @@ class RoundOutcome:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Round:
     """The state of a search after one of its rounds.
 

@@ -14,6 +14,7 @@ import numpy as np
 from hrag.engine.common.ancestor_groups import AncestorGroups, TreeOf, deepened, grouped
 from hrag.engine.common.candidates import ScoredRows
 from hrag.engine.common.fusion import with_neighbour_bonus
+from hrag.engine.common.labels import Labels
 from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome
 from hrag.engine.find import FindRequest, FindResult, P
 from hrag.observe.tracing import Stage
@@ -54,19 +55,21 @@ def search(
     """
     stages = [*stages]
     count, groups = request.candidates, None
+    # The labels of the leaves that earlier rounds have ranked.
+    considered: Labels = np.empty(0, np.uint64)
     while True:
         deadline.check("searching")
         start_s = time.perf_counter()
         scored = with_neighbour_bonus(best_leaves(count), request.neighbour_bonus)
         searched_s = time.perf_counter()
         if groups is None:
-            groups, considered = grouped(scored, request, tree_of), scored.labels
+            groups, total = grouped(scored, request, tree_of), len(scored)
         else:
             groups = deepened(groups, considered, scored, request)
-            considered = np.union1d(considered, scored.labels)
+            total = len(np.union1d(considered, scored.labels))
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         stages += [("search", start_s, searched_s), ("climb", searched_s, time.perf_counter())]
-        round_ = Round(request, len(considered), len(groups), len(reaching), scored.complete)
+        round_ = Round(request, total, len(groups), len(reaching), scored.complete)
         if round_.has_enough_groups:
             start_s = time.perf_counter()
             passages, outcome = read(reaching.reranked(request.rerank_scores))
@@ -74,11 +77,12 @@ def search(
             if round_.is_final(outcome):
                 return FindResult(
                     passages=passages,
-                    considered=len(considered),
+                    considered=total,
                     eligible_leaves=eligible_leaves,
                     exact=scored.exact,
                     exhausted=round_.is_exhausted(outcome),
                     stages=tuple(stages),
                     sections=sections,
                 )
+        considered = np.union1d(considered, scored.labels)
         count *= FACTOR

@@ -16,7 +16,7 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EligibleRows:
     """The eligible rows of a view.
 

@@ -10,12 +10,13 @@ loaded collections take more memory than the budget allows, the least recently u
 evicted. An evicted collection is loaded again when it is next used.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from types import TracebackType
 
 import structlog
 
@@ -115,7 +116,6 @@ class EmbeddedReader:
         self._background = threading.Thread(target=self._follow, name="change-log", daemon=True)
         self._background.start()
 
-    @contextmanager
     def snapshot(
         self,
         tenant_id: str,
@@ -123,25 +123,34 @@ class EmbeddedReader:
         *,
         summaries: bool = False,
         deadline: Deadline = NEVER,
-    ) -> Iterator[EmbeddedSnapshot]:
+    ) -> AbstractContextManager[EmbeddedSnapshot]:
         """Opens a snapshot of a collection. Implements `Reader.snapshot`.
 
         If the collection is not in memory, it is loaded first.
         """
-        while True:
-            with self._store.read() as txn:
-                number = txn.cache.once(
-                    ("collection", tenant_id, collection),
-                    lambda: find_collection(txn, tenant_id, collection),
-                )
-                numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
-                views = [*filter(None, map(partial(self._view_at, txn), numbers))]
-                if len(views) == len(numbers):
-                    yield EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, *views)
-                    return
-            deadline.check("loading the collection")
-            for number in numbers:
-                self.load(number, keep=numbers, deadline=deadline)
+        return _OpenSnapshot(self, tenant_id, collection, summaries, deadline)
+
+    def snapshot_in(
+        self, txn: Txn, tenant_id: str, collection: str, summaries: bool, deadline: Deadline
+    ) -> "EmbeddedSnapshot | list[int]":
+        """Returns a snapshot of the state that `txn` reads.
+
+        If a collection has no view of this state, returns the ids of the collections that must be
+        loaded; the snapshot is then opened again in another transaction.
+        """
+        number = txn.cache.once(
+            ("collection", tenant_id, collection),
+            lambda: find_collection(txn, tenant_id, collection),
+        )
+        numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
+        views = [*filter(None, [self._view_at(txn, number) for number in numbers])]
+        if len(views) < len(numbers):
+            return numbers
+        return EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, *views)
+
+    def begin(self) -> AbstractContextManager[Txn]:
+        """Begins a read transaction."""
+        return self._store.read()
 
     def _view_at(self, txn: Txn, number: int) -> View | None:
         """Returns the view of a collection in the state that the transaction reads.
@@ -375,3 +384,54 @@ def _log_failure(error: Exception, **fields: int) -> None:
         _log.error("reader_refresh_failed", problem=str(error), **fields)
     else:
         _log.exception("reader_refresh_failed", exc_info=error, **fields)
+
+
+class _OpenSnapshot(AbstractContextManager[EmbeddedSnapshot]):
+    """Opens a snapshot at the beginning of a `with` block, and closes it at the end.
+
+    See `EmbeddedReader.snapshot`. Each search opens a snapshot, and a generator as a context
+    manager would take twice as long.
+    """
+
+    __slots__ = ("_collection", "_deadline", "_reader", "_summaries", "_tenant_id", "_transaction")
+
+    def __init__(
+        self,
+        reader: EmbeddedReader,
+        tenant_id: str,
+        collection: str,
+        summaries: bool,
+        deadline: Deadline,
+    ) -> None:
+        self._reader = reader
+        self._tenant_id = tenant_id
+        self._collection = collection
+        self._summaries = summaries
+        self._deadline = deadline
+
+    def __enter__(self) -> EmbeddedSnapshot:
+        reader = self._reader
+        while True:
+            self._transaction = reader.begin()
+            txn = self._transaction.__enter__()
+            try:
+                opened = reader.snapshot_in(
+                    txn, self._tenant_id, self._collection, self._summaries, self._deadline
+                )
+            except BaseException:
+                self._transaction.__exit__(*sys.exc_info())
+                raise
+            if isinstance(opened, EmbeddedSnapshot):
+                return opened
+            self._transaction.__exit__(None, None, None)
+            self._deadline.check("loading the collection")
+            for number in opened:
+                reader.load(number, keep=opened, deadline=self._deadline)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._transaction.__exit__(kind, error, traceback)

@@ -8,9 +8,10 @@ knows nothing of documents.
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 import lmdb
@@ -87,7 +88,7 @@ class Store:
         file grow. Raises StorageFull, StoreUnavailable or TooBusy for errors that LMDB reports, and
         DataLoss if a value differs from what was stored.
         """
-        return self._transaction(write=False)
+        return _Transaction(self, self._reader, write=False)
 
     def write(self) -> AbstractContextManager[Txn]:
         """Begins a write transaction, which commits durably at the end of the `with` block.
@@ -97,7 +98,7 @@ class Store:
         `require_place`.
         """
         self.require_place()
-        return self._transaction(write=True)
+        return _Transaction(self, self._writer, write=True)
 
     @contextmanager
     def growing_write(self, extra_bytes: int) -> Iterator[Txn]:
@@ -133,16 +134,8 @@ class Store:
         pages: int = self.env.info()["last_pgno"] + 1
         return pages * int(self.env.stat()["psize"])
 
-    @contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[Txn]:
-        try:
-            with self.env.begin(write=write, buffers=True) as raw:
-                yield Txn(raw, self.databases, owner_of) if write else self._reader(raw)
-        except lmdb.Error as error:
-            domain_error = explained(error, self.directory)
-            if domain_error is None:
-                raise
-            raise domain_error from error
+    def _writer(self, raw: RawTxn) -> Txn:
+        return Txn(raw, self.databases, owner_of)
 
     def _reader(self, raw: RawTxn) -> Txn:
         cache, txn_id = self._cache, raw.id()
@@ -224,6 +217,50 @@ class Store:
         self.env.close()
         for lock in self._locks:
             lock.close()
+
+
+class _Transaction(AbstractContextManager[Txn]):
+    """A transaction that begins and ends with a `with` block.
+
+    It commits at the end of the block, or aborts if the block raises an exception. Errors of LMDB
+    are replaced by errors of hrag. Each search begins a transaction, and a generator as a context
+    manager would take twice as long.
+    """
+
+    __slots__ = ("_open", "_raw", "_store", "_write")
+
+    def __init__(self, store: Store, open_: Callable[[RawTxn], Txn], *, write: bool) -> None:
+        self._store = store
+        self._open = open_
+        self._write = write
+
+    def __enter__(self) -> Txn:
+        try:
+            self._raw = self._store.env.begin(write=self._write, buffers=True)
+            return self._open(self._raw)
+        except lmdb.Error as error:
+            self._explain(error)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._raw.__exit__(kind, error, traceback)
+        except lmdb.Error as failure:
+            self._explain(failure)
+            raise
+        if isinstance(error, lmdb.Error):
+            self._explain(error)
+
+    def _explain(self, error: lmdb.Error) -> None:
+        """Raises the error of hrag that explains an error of LMDB, if there is one."""
+        domain_error = explained(error, self._store.directory)
+        if domain_error is not None:
+            raise domain_error from error
 
 
 # Functions that open a store.
