@@ -393,7 +393,7 @@ cdef class Graph:
         items = np.empty(count, np.uint32)
         for i in range(count):
             items[i] = self.items[internal_ids[indexes[i]]]
-        described = f"{count} vectors, the last one of item {items[count - 1]}, {why(problem)}"
+        described = f"{count} vectors cannot be used: that of item {items[count - 1]} {why(problem)}"
         if self.source is None:
             raise OSError(described)
         rows = np.zeros((count, 2 * self.stored.half), np.float32)

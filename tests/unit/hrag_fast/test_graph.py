@@ -9,7 +9,7 @@ import mmap
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -494,7 +494,7 @@ def test_vectors_that_cannot_be_read_come_from_the_source(damage, dimension):
         assert graph.scores(query, items).tobytes() == whole.scores(query, items).tobytes()
         assert graph.best(query, items, 5)[0].tolist() == whole.best(query, items, 5)[0].tolist()
     assert all(words in problem for problem in problems)
-    assert problems[1].startswith("300 vectors, the last one of item 299, ")
+    assert problems[1].startswith("300 vectors cannot be used: that of item 299 ")
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -511,6 +511,27 @@ def test_without_a_source_a_vector_that_cannot_be_read_is_an_error(file, damage)
         assert search.nearest(5)[0].tolist() == Graph(file).search(query, 10).nearest(5)[0].tolist()
 
 
+def duplicates_of(descriptor: int) -> list[int]:
+    """Returns the other descriptors of the same open file."""
+    numbers = []
+    for number in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - {descriptor}:
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(number), os.fstat(descriptor)):
+                numbers.append(number)
+    return numbers
+
+
+def test_an_error_of_the_operating_system_is_described(file):
+    """The descriptor of the graph becomes that of a folder, which cannot be read like a file."""
+    with stored(file) as (opened, graph):
+        (graph_file,) = duplicates_of(opened.fileno())
+        folder = os.open("/", os.O_RDONLY)
+        os.dup2(folder, graph_file)
+        os.close(folder)
+        with pytest.raises(OSError, match=r"2 vectors .* item 7 cannot be read: Is a directory"):
+            graph.scores(np.ones(8, np.float32), np.array([3, 7], np.uint32))
+
+
 def test_one_changed_bit_of_each_vector_is_noticed(file):
     """The checksum of a vector has a key, so no change can be chosen that it would miss."""
     offset = HEADER_BYTES + HEADER.unpack_from(file)[5]
@@ -520,7 +541,7 @@ def test_one_changed_bit_of_each_vector_is_noticed(file):
         for element in range(0, 300, 7):
             at = offset + element * step + element % 32
             os.pwrite(opened.fileno(), bytes([file[at] ^ 1 << element % 8]), at)
-            with pytest.raises(OSError, match=f"1 vectors, the last one of item {299 - element}, "):
+            with pytest.raises(OSError, match=f"that of item {299 - element} differs"):
                 graph.scores(np.ones(8, np.float32), items)
             os.pwrite(opened.fileno(), file[at : at + 1], at)
 

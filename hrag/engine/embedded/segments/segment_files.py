@@ -234,8 +234,9 @@ def load(
         postings = Postings(files[POSTINGS]) if record.analyzer else None
         rows = _rows(files[ROWS], record)
         if record.dimension and with_graph:
-            source = vector_source and partial(vector_source, record, rows)
-            graph = _read_graph(path / INDEX, record.files[INDEX], source)
+            index = path / INDEX
+            source = vector_source and partial(_requested, vector_source, record, rows, index)
+            graph = _read_graph(index, record.files[INDEX], source)
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
     if len(rows.labels) != record.rows:
@@ -279,6 +280,13 @@ def _read_graph(
             for _ in blocks:  # If the checksum is wrong, this error says more.
                 pass
             raise
+
+
+def _requested(
+    source: VectorSource, record: SegmentRecord, rows: Rows, path: Path, items: Items, problem: str
+) -> Vectors:
+    """Requests vectors that the file at `path` should have, and says so in the problem."""
+    return source(record, rows, items, f"{path}: {problem}")
 
 
 def _descriptor_limit() -> int:
