@@ -60,7 +60,11 @@ class LoadedCollection:
         # The ids of the segments that the manifest listed at the last load.
         self._listed: set[int] = set()
         self.used_s = time.monotonic()
-        self._view = self._load()
+        try:
+            self._view = self._load()
+        except BaseException:
+            vector_memory.retain(number, ())
+            raise
 
     @property
     def view(self) -> View:

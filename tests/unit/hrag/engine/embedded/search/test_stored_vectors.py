@@ -16,8 +16,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
+from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.search.stored_vectors import StoredVectors
+from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.errors import DataLoss
 from tests.conftest import Engine
@@ -204,3 +206,14 @@ def test_a_file_that_cannot_stay_open_is_damage_until_it_can(engine, model, monk
     (report,) = [log for log in logs if log["event"] == "segment_damaged"]
     assert "Too many open files" in report["problem"]
     assert Scrubber(engine.store).scrub() == set()
+
+
+def test_a_collection_that_cannot_be_loaded_uses_no_vector_memory(engine, model, monkeypatch):
+    def fail(*_: object) -> None:
+        raise DataLoss("damaged")
+
+    memory = VectorMemory(100_000)
+    monkeypatch.setattr("hrag.engine.embedded.search.loaded_collection.load_view", fail)
+    with pytest.raises(DataLoss):
+        LoadedCollection(engine.store, engine.open().collection_id, memory)
+    assert memory.admit(1, 1, 100_000)
