@@ -171,6 +171,11 @@ class LoadedSegment:
         return self.rows.size_bytes + self.items.nbytes + posting_bytes + graph_bytes
 
 
+def no_other_source(_record: SegmentRecord, _rows: Rows, _items: Items, problem: str) -> Vectors:
+    """Raises DamagedSegment. It is the vector source of callers that search no vectors."""
+    raise DamagedSegment(problem)
+
+
 def search_ef(dimension: int, items: int) -> int:
     """Returns HNSW's parameter `ef`, the size of the candidate list of a search.
 

@@ -325,6 +325,13 @@ def test_vectors_are_read_into_memory_if_the_process_has_many_open_files(
     assert len(nearest(loaded, query_vector(1), 10).rows) == 10
 
 
+def test_a_check_of_a_segment_needs_no_memory_for_vectors(tmp_path, record):
+    loaded = segment_files.load(tmp_path, record, vector_source=segment_files.no_other_source)
+    os.truncate(path_of(tmp_path, record, "index.hnsw"), 0)
+    with pytest.raises(segment_files.DamagedSegment, match=r"index\.hnsw: .* lies beyond the end"):
+        nearest(loaded, query_vector(1), 10)
+
+
 def test_items_whose_vectors_cannot_be_read_are_requested_with_their_segment(tmp_path, record):
     vectors, calls = unit_vectors(200, seed=1), []
 
