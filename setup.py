@@ -70,6 +70,7 @@ NAMES = (
     "_dense",
     "_forward",
     "_graph",
+    "_graph_file",
     "_json_scan",
     "_passages",
     "_posting_lists",
@@ -81,6 +82,7 @@ NAMES = (
     "_term_matcher",
     "_unigram",
     "_unit_vector",
+    "_vector_file",
 )
 # This module has the code of Cython's memoryviews, which all kernels share. It would otherwise be
 # two thirds of the code of every kernel.
@@ -94,6 +96,7 @@ FLAGS = {
     "hrag_fast._bm25": ["-ffp-contract=off", "-falign-functions=64", "-falign-loops=64"],
     "hrag_fast._dense": ["-ffp-contract=off"],
     "hrag_fast._graph": ["-ffp-contract=off"],
+    "hrag_fast._graph_file": ["-ffp-contract=off"],
     "hrag_fast._sentence_encoder": ["-ffp-contract=off"],
     SHARED: ["-O1"],
 }

@@ -475,9 +475,9 @@ def recalls(results: Sequence[Rows], exact: Sequence[Rows]) -> NDArray[np.float6
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[Reader]:
+def reading(folder: Path, **settings: int | str) -> Iterator[Reader]:
     """Yields a reader with all segments loaded. BLAS has one thread, as in the services."""
-    with engine(folder) as opened:
+    with engine(folder, **settings) as opened:
         reader = opened.reader()
         reader.preload()
         with threadpool_limits(1, "blas"):

@@ -22,8 +22,9 @@ TREES = 145
 # HNSW's links, labels and ancestors take this many bytes per leaf.
 LINKS = 210
 # The retriever allocates this many bytes per leaf in addition to the graph's file, plus one byte
-# for each dimension.
-CODES = 16
+# for each dimension. If vectors stay in the file, each has a checksum.
+CODES = 12
+CHECKSUM = 8
 # A formula may result in at most this many times the bytes used.
 MAX_SPARE = 1.05
 # The largest ratio of LMDB's file to text and vectors, by the number of leaves of a document.
@@ -38,6 +39,8 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
         totals = engine.writer().totals()
     with corpus.reading(tmp_path) as reader:
         loaded_bytes = reader.status().embedded.loaded_bytes
+    with corpus.reading(tmp_path, vector_memory_bytes=0) as reader:
+        stored_bytes = reader.status().embedded.loaded_bytes
     words = corpus.lexical_bytes(tmp_path, totals.leaves)
     report.parameters(seed=SEED, leaves=LEAVES, dimension=dimension)
     vector = 4 * dimension
@@ -46,7 +49,11 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
     for key, name, used, planned in (
         ("lmdb", "LMDB", totals.embedded.file_bytes, text + vector + TREES),
         ("segment", "segments", totals.embedded.segment_bytes - words, vector + LINKS),
-        ("memory", "retriever's memory", loaded_bytes - words, vector + LINKS + dimension + CODES),
+        ("memory", "retriever's memory", loaded_bytes - words, LINKS + dimension + CODES + vector),
+        (
+            *("stored", "retriever's memory, vectors in the file", stored_bytes - words),
+            LINKS + dimension + CODES + CHECKSUM,
+        ),
     ):
         bytes_per_leaf = used / totals.leaves
         report.at_most(

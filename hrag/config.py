@@ -188,6 +188,7 @@ class EngineSettings(BaseSettings):
     disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)
     segment_min_leaves: int = _variable("HRAG_SEGMENT_MIN_LEAVES", 8192, ge=64, le=1 << 24)
     memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
+    vector_memory_bytes: int = _variable("HRAG_VECTOR_MEMORY_BYTES", 256 * MIB, ge=0, le=1 << 50)
 
     @field_validator("postgres_dsn", "postgres_read_dsn")
     @classmethod

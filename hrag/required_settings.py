@@ -41,7 +41,7 @@ REQUIREMENTS = (
     Requirement(
         (
             *("HRAG_DATA_DIR", "HRAG_DISK_RESERVE_BYTES"),
-            *("HRAG_SEGMENT_MIN_LEAVES", "HRAG_MEMORY_BYTES"),
+            *("HRAG_SEGMENT_MIN_LEAVES", "HRAG_MEMORY_BYTES", "HRAG_VECTOR_MEMORY_BYTES"),
         ),
         ("HRAG_ENGINE=embedded",),
     ),

@@ -2,28 +2,15 @@
 """Declares the HNSW index and its searches, which other kernels use without Python objects."""
 
 cimport cython
-from libc.stdint cimport int16_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
+from hrag_fast._graph_file cimport GraphFile, Header
+from hrag_fast._vector_file cimport VectorFile
+
 ctypedef pair[float, uint32_t] Candidate
 ctypedef pair[float, uint32_t] Scored  # A negated score and an index.
-
-
-cdef struct Header:  # The header as hnswlib's `saveIndex` writes it.
-    uint64_t level0_offset
-    uint64_t max_elements
-    uint64_t count
-    uint64_t element_bytes
-    uint64_t label_offset
-    uint64_t data_offset
-    int32_t max_level
-    uint32_t entry_point
-    uint64_t max_links
-    uint64_t max_links0
-    uint64_t m
-    double level_multiplier
-    uint64_t ef_construction
 
 
 cdef struct Query:
@@ -36,28 +23,26 @@ cdef float product(const float* a, const float* b, size_t count) noexcept nogil
 
 @cython.final
 cdef class Graph:
-    cdef const uint8_t[::1] file
-    # An entry for each internal id: where its links above level 0 begin; 0 if it has none.
-    cdef const uint64_t[::1] upper_offsets
-    cdef const uint32_t[::1] internal_ids  # The internal id of each item.
-    cdef const uint8_t* elements
+    cdef GraphFile file  # All arrays that the pointers below point into.
     cdef Header header
-    cdef size_t vector_size
+    cdef const uint8_t* links
+    cdef size_t links_bytes
+    cdef const uint8_t* upper
+    cdef const uint64_t* upper_offsets
     cdef size_t level_bytes
+    cdef const uint32_t* items
+    cdef const uint32_t* internal_ids
+    cdef size_t vector_size
+    cdef const float* vectors  # NULL if the vectors stay in the file.
+    cdef VectorFile stored  # The vectors in the file, or None.
+    cdef object source  # Returns vectors that cannot be read from the file; see `_graph.pyi`.
     cdef int path
-    cdef object codes  # The array that contains the codes, and that `rows` points into.
-    cdef const float[::1] scales  # The scale of the codes of each internal id.
+    cdef const float* scales  # The scale of the codes of each internal id.
     cdef double mean_length  # The length of the mean that was subtracted from the vectors.
     cdef const uint8_t* rows  # The codes, or the vectors, that are compared to follow links.
     cdef size_t row_bytes
-    cdef size_t row_step
     cdef list spare_visited  # Arrays of tags (see `next_tag`) that no search is using now.
 
-    cdef void write_mean(self, float* mean) noexcept nogil
-    cdef bint links_are_valid(self) noexcept nogil
-    cdef bint list_is_valid(
-        self, const uint8_t* first, size_t max_count, size_t level
-    ) noexcept nogil
     cdef int scan(
         self,
         const float* query,
@@ -80,19 +65,36 @@ cdef class Graph:
         vector[Scored]& chosen,
     ) except -1 nogil
     cdef float error_share(self, const float* query, float unit, float* least) noexcept nogil
+    cdef int choose_by_distances(
+        self,
+        const Query* query,
+        float unit,
+        const vector[uint32_t]& internal_ids,
+        const vector[float]& distances,
+        size_t count,
+        vector[Scored]& chosen,
+    ) except -1 nogil
     cdef int score_chosen(
         self, const float* query, const vector[uint32_t]& internal_ids, vector[Scored]& chosen
     ) except -1 nogil
     cdef int check_query(self, const float[::1] query) except -1
-    cdef const uint8_t* element(self, size_t internal_id) noexcept nogil
     cdef const float* vector(self, size_t internal_id) noexcept nogil
-    cdef uint64_t item(self, size_t internal_id) noexcept nogil
-    cdef uint32_t upper_bytes(self, size_t internal_id) noexcept nogil
     cdef const uint8_t* row(self, size_t internal_id) noexcept nogil
     cdef float distance(self, const Query* query, size_t internal_id) noexcept nogil
-    cdef void score(
+    cdef int score(
         self, const float* query, const uint32_t* internal_ids, size_t count, float* scores
-    ) noexcept nogil
+    ) except -1 nogil
+    cdef int score_stored(
+        self, const float* query, const uint32_t* internal_ids, size_t count, float* scores
+    ) except -1 nogil
+    cdef int score_from_source(
+        self,
+        const float* query,
+        const uint32_t* internal_ids,
+        float* scores,
+        const vector[uint32_t]& indexes,
+        int problem,
+    ) except -1
     cdef size_t visit_links(
         self, size_t internal_id, uint16_t* visited, uint16_t tag, uint32_t* unvisited
     ) noexcept nogil
@@ -104,6 +106,7 @@ cdef class GraphSearch:
     cdef Graph graph
     cdef const float[::1] vector
     cdef vector[int16_t] codes
+    cdef float unit  # The value that the code 1 of the query stands for.
     cdef Query query  # Pointers to `vector` and `codes`.
     cdef size_t ef
     # The array that `tagged` points into. No other search uses it at the same time.

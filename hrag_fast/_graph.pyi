@@ -6,30 +6,56 @@ are returned are new. Methods raise MemoryError if there is not enough memory; t
 valid, and the same call may be made again.
 """
 
+from collections.abc import Callable, Iterable
+from typing import overload
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 class Graph:
-    """An HNSW index of inner products in the file format of hnswlib 0.8, searched in place.
+    """An HNSW index of inner products, read from a file in the format of hnswlib 0.8.
 
     HNSW is described in Malkov and Yashunin, "Efficient and robust approximate nearest neighbor
     search using Hierarchical Navigable Small World graphs", arXiv 1603.09320 (2016), IEEE TPAMI
     42(4), 2020.
 
-    `file` may be a memory map that several processes share. The graph keeps a reference to `file`,
-    whose content must not change. Its n vectors are called items, and have the item numbers 0 to
-    n - 1, in any order.
+    Its n vectors are called items, and have the item numbers 0 to n - 1, in any order.
 
     To follow links, a search compares codes of the vectors, which have 8 bits per dimension (scalar
-    quantisation). Then it scores the candidates with the vectors themselves. Results have the same
-    bits on every processor.
+    quantisation). Then it scores those candidates that may be among the best with the vectors
+    themselves. Results have the same bits on every processor.
+
+    The vectors are in memory, or stay in the file. If they stay in the file, each one is read and
+    verified when it is needed; results are the same. The file may be removed meanwhile. A vector
+    that cannot be read, or that differs from what was loaded, is requested from `source`.
 
     Safe to search from several threads.
     """
 
-    def __init__(self, file: Buffer, path: str | None = None) -> None:
+    @overload
+    def __init__(self, file: Buffer, path: str | None = None) -> None: ...
+    @overload
+    def __init__(
+        self,
+        file: Iterable[Buffer],
+        path: str | None = None,
+        *,
+        size_bytes: int,
+        descriptor: int | None = None,
+        source: Callable[[NDArray[np.uint32], str], NDArray[np.float32]] | None = None,
+    ) -> None:
         """Reads and checks every link, and rounds every vector to 8-bit codes.
+
+        `file` is the content of the file, or its blocks in order, which have `size_bytes` together.
+        The graph copies what it needs, so a block may be overwritten when the next one is
+        requested.
+
+        If `descriptor` is that of the file, the vectors stay in the file. The graph duplicates the
+        descriptor. `source` is called with the item numbers of vectors that cannot be read,
+        uint32[m], and a description of the problem. It returns these vectors, float32[m, d]. A
+        vector that it does not know may be NaN; the item is then scored by its codes. Without a
+        source, methods raise OSError. They also raise each error of the source.
 
         `path` is one of `supported_paths()`, by default the fastest one. All of them give the same
         results. The path "float32" compares the vectors themselves and makes no codes: its results
@@ -38,15 +64,17 @@ class Graph:
         Takes time linear in the size of the file. The GIL is released during this time.
 
         Raises ValueError if `file` is not an index of this form, so that no later call can read
-        outside of the file. Raises ValueError for an unknown path too.
+        outside of it. Raises ValueError for an unknown path too, and for "float32" with a
+        descriptor. Raises OSError if the descriptor cannot be read.
         """
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of memory the graph has allocated, in addition to the file.
+        """How many bytes of memory the graph has allocated.
 
-        A vector needs 16 bytes, and its codes need d bytes rounded up to a multiple of 64. The
-        memory of searches is not counted: each GraphSearch that exists needs 2 n bytes.
+        They contain all links. A vector needs 4 d bytes, or 8 bytes for its checksum if it stays in
+        the file; its codes need d bytes rounded up to a multiple of 64. The memory of searches is
+        not counted: each GraphSearch that exists needs 2 n bytes.
         """
 
     @property
@@ -115,5 +143,6 @@ class GraphSearch:
 
         Computes about ef * M * log(n) inner products of d codes, where M is the number of links
         per vector, except those that earlier calls have computed. Then it computes ef inner
-        products of d numbers.
+        products of d numbers, or fewer: candidates are left out if their codes show that they
+        cannot be among the best `count`.
         """

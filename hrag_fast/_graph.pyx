@@ -1,15 +1,15 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`Graph` and `GraphSearch`: search an HNSW index in hnswlib's file format, in place.
+"""`Graph` and `GraphSearch`: search an HNSW index in hnswlib's file format.
 
 The algorithm is described in Malkov and Yashunin, "Efficient and robust approximate nearest
 neighbor search using Hierarchical Navigable Small World graphs" (arXiv 1603.09320, 2016; IEEE TPAMI
 42(4), 2020). It is implemented in the form of hnswlib 0.8.
 
-The file is checked once, when it is opened. From then on no link can lead out of the file. A search
-checks its arguments and then runs one C loop without Python objects and without the GIL.
-`_graph.pyi` is the documentation for callers, `_graph_loops.h` has the innermost loops;
-`tests/twins/graph.py` has the plain twin, which defines the right answer.
+`_graph_file.pyx` reads and checks the file once, when it is opened. From then on no link can lead
+out of the arrays. A search checks its arguments and then runs one C loop without Python objects and
+without the GIL. `_graph.pyi` is the documentation for callers, `_graph_loops.h` has the innermost
+loops; `tests/twins/graph.py` has the plain twin, which defines the right answer.
 
 A search mostly waits for memory. So to follow links, it compares codes of the vectors, which are a
 quarter as long (scalar quantisation). To make the codes, the mean of many vectors is subtracted
@@ -17,22 +17,28 @@ from each vector; then the numbers of the vector are rounded to 8 bits, with a s
 each vector. The mean is subtracted because in the vectors of many models, the same few dimensions
 have large numbers for every text. Without subtraction, 8 bits would leave little of the other
 dimensions. Subtraction changes all inner products with a query by the same value, so it does not
-change their order. At the end, candidates are scored with the vectors themselves.
+change their order. At the end, candidates are scored with the vectors themselves: those candidates
+that may be among the best, because the error of an inner product by codes is bounded. Vectors may
+stay in the file (`_vector_file.pyx`); then only the vectors of these candidates are read.
 
 An *item* is the id under which a vector was added (hnswlib's label); an *internal id* is the
-vector's position in the file, which is the order of insertion. An *element* is the data that the
-file has for one internal id: links at level 0, vector and item.
+vector's position in the file, which is the order of insertion. An *element* is what the file has
+for one internal id: links at level 0, vector and item.
 """
+
+import os
 
 import numpy as np
 
-from libc.math cimport sqrt
-from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.math cimport INFINITY, sqrt
+from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memset
 from libcpp.algorithm cimport nth_element, partial_sort, pop_heap, push_heap
 from libcpp.vector cimport vector
 
 from hrag_fast._cpu_paths cimport path_of
+from hrag_fast._graph_file cimport COUNT_MASK, GraphFile
+from hrag_fast._vector_file cimport FILE_ENDS, READ
 
 cdef extern from "_graph_loops.h" namespace "hrag" nogil:
     cdef enum:
@@ -42,20 +48,13 @@ cdef extern from "_graph_loops.h" namespace "hrag" nogil:
     float inner_product(const float* a, const float* b, size_t count)
     int32_t code_product(int path, const int16_t* query, const int8_t* codes, size_t lines)
     float rounded(const float* values, size_t count, int32_t most_code, int16_t* out)
-    void add(const float* values, size_t count, float* sums)
-    void subtract(const float* values, const float* others, size_t count, float* out)
-    void narrow(const int16_t* values, size_t count, int8_t* out)
     void prefetch(const void* at)
     void prefetch_whole(const void* at, size_t size)
 
 cdef enum:
-    COUNT_MASK = 0xFFFF  # The word before a list of links has its length in the low 16 bits.
-    MAX_LEVEL = 64  # Random levels of hnswlib are far below this.
     PREFETCH_AHEAD = 8  # While a vector is read, the vector this many steps later is prefetched.
     IN_FRONTIER = 0x80000000  # A flag that is added to an internal id.
-    MAX_ELEMENTS = 0x7FFFFFFF  # Internal ids have 31 bits.
     FLOAT32 = -1  # The path that compares the vectors themselves to follow links.
-    MEAN_OF = 1024  # The mean of this many vectors is near the mean of all vectors of a model.
     WANTED_A_SPARE = 16  # `nearest` adds one spare candidate for this many wanted items.
     # An exact scan uses codes only if it has more than this many times as many items as are wanted.
     # Otherwise it scores all items with their vectors at once.
@@ -73,174 +72,30 @@ cdef float product(const float* a, const float* b, size_t count) noexcept nogil:
 
 
 cdef class Graph:
-    """An HNSW index of inner products, searched in place; see `_graph.pyi`."""
+    """An HNSW index of inner products; see `_graph.pyi`."""
 
-    def __cinit__(self, const uint8_t[::1] file not None, path=None):
+    def __cinit__(self, file not None, path=None, *, size_bytes=None, descriptor=None, source=None):
         self.path = FLOAT32 if path == "float32" else path_of(path)
-        if <size_t>file.shape[0] < sizeof(Header):
-            raise ValueError(f"{file.shape[0]} bytes are too few for an index")
-        self.file = file
-        memcpy(&self.header, &file[0], sizeof(Header))
-        self.elements = &file[0] + sizeof(Header)
-        self._check_header()
-        self.vector_size = (self.header.label_offset - self.header.data_offset) // sizeof(float)
-        self.level_bytes = (self.header.max_links + 1) * sizeof(uint32_t)
-        self.upper_offsets = self._read_upper_offsets()
-        self.internal_ids = self._read_internal_ids()
-        cdef bint valid
-        with nogil:
-            valid = self.links_are_valid()
-        if not valid:
-            raise ValueError(
-                "the links of the index are damaged: a list of links has a wrong length, or a link "
-                "leads to no element"
-            )
+        if size_bytes is None:
+            size_bytes = memoryview(file).nbytes
+            file = (file,)
+        cdef GraphFile content = GraphFile(file, size_bytes, descriptor, self.path != FLOAT32)
+        self.file, self.header, self.source = content, content.header, source
+        self.links, self.links_bytes = &content.links[0], content.links_bytes
+        self.upper, self.level_bytes = &content.upper[0], content.level_bytes
+        self.upper_offsets = &content.upper_offsets[0]
+        self.items, self.internal_ids = &content.items[0], &content.internal_ids[0]
+        self.vector_size, self.stored = content.dimension, content.stored
+        if self.stored is None:
+            self.vectors = &content.vectors[0]
         if self.path == FLOAT32:
-            self.rows = self.elements + self.header.data_offset
+            self.rows = <const uint8_t*>self.vectors
             self.row_bytes = self.vector_size * sizeof(float)
-            self.row_step = self.header.element_bytes
         else:
-            self._make_codes()
+            self.rows, self.row_bytes = <const uint8_t*>content.codes, content.row_bytes
+            self.scales = &content.scales[0]
+            self.mean_length = length_of(content.mean.data(), self.vector_size)
         self.spare_visited = []
-
-    def _check_header(self):
-        cdef Header* header = &self.header
-        cdef size_t rest = <size_t>self.file.shape[0] - sizeof(Header)
-        if (
-            header.level0_offset != 0
-            or not 0 < header.max_links <= COUNT_MASK
-            or not 0 < header.max_links0 <= COUNT_MASK
-            or header.data_offset != (header.max_links0 + 1) * sizeof(uint32_t)
-            or not header.data_offset < header.label_offset <= rest
-            or (header.label_offset - header.data_offset) % sizeof(float)
-            or header.element_bytes != header.label_offset + sizeof(uint64_t)
-            or not 0 <= header.max_level <= MAX_LEVEL
-            or not 0 < header.count <= min(rest // header.element_bytes, MAX_ELEMENTS)
-            or header.entry_point >= header.count
-        ):
-            raise ValueError(
-                "the file does not begin with the header of an index of inner products"
-            )
-
-    def _read_upper_offsets(self):
-        """Returns where each element's links above level 0 begin in the file; 0 if it has none."""
-        offsets = np.zeros(self.header.count, np.uint64)
-        cdef uint64_t[::1] out = offsets
-        cdef size_t size = self.file.shape[0]
-        cdef size_t at = sizeof(Header) + self.header.count * self.header.element_bytes
-        cdef size_t i = 0
-        cdef uint32_t length
-        with nogil:
-            while i < self.header.count and at + sizeof(uint32_t) <= size:
-                memcpy(&length, &self.file[at], sizeof(uint32_t))
-                at += sizeof(uint32_t)
-                if length:
-                    out[i] = at
-                    at += length
-                i += 1
-        if i != self.header.count or at != size:
-            raise ValueError(f"the index has {size} bytes, but its links end at byte {at}")
-        return offsets
-
-    def _read_internal_ids(self):
-        """Returns the internal id of each item. Ids differ because threads insert in any order."""
-        ids = np.full(self.header.count, self.header.count, np.uint32)
-        cdef uint32_t[::1] out = ids
-        cdef uint64_t item
-        cdef size_t i = 0
-        with nogil:
-            while i < self.header.count:
-                item = self.item(i)
-                if item >= self.header.count or out[item] != self.header.count:
-                    break
-                out[item] = <uint32_t>i
-                i += 1
-        if i != self.header.count:
-            raise ValueError(
-                f"the {self.header.count} items of the index must be numbered from 0 to "
-                f"{self.header.count - 1}, each number once"
-            )
-        return ids
-
-    def _make_codes(self):
-        """Subtracts the mean from all vectors, and rounds the results to codes.
-
-        Each vector has a separate scale.
-        """
-        cdef size_t count = self.header.count, i
-        cdef size_t row_bytes = (self.vector_size + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
-        codes, scales = np.empty((count + 1) * row_bytes, np.uint8), np.empty(count, np.float32)
-        cdef uint8_t[::1] memory = codes
-        cdef float[::1] scales_out = scales
-        cdef uint8_t* rows = &memory[-<size_t>&memory[0] % CACHE_LINE]
-        cdef vector[float] mean, centred
-        cdef vector[int16_t] wide
-        mean.resize(self.vector_size)
-        centred.resize(self.vector_size)
-        wide.resize(row_bytes)  # All values are zeros, and the last ones stay so to pad the rows.
-        with nogil:
-            self.write_mean(mean.data())
-            self.mean_length = length_of(mean.data(), self.vector_size)
-            for i in range(count):
-                subtract(self.vector(i), mean.data(), self.vector_size, centred.data())
-                scales_out[i] = rounded(centred.data(), self.vector_size, MAX_CODE, wide.data())
-                narrow(wide.data(), row_bytes, <int8_t*>rows + i * row_bytes)
-        self.codes, self.scales, self.rows = codes, scales, rows
-        self.row_bytes = self.row_step = row_bytes
-
-    cdef void write_mean(self, float* mean) noexcept nogil:
-        """Writes the mean of up to MEAN_OF vectors, at equal distances in the file.
-
-        All values of `mean` must be zero before.
-        """
-        cdef size_t count = min(self.header.count, <size_t>MEAN_OF)
-        cdef size_t i
-        for i in range(count):
-            add(self.vector(i * self.header.count // count), self.vector_size, mean)
-        for i in range(self.vector_size):
-            mean[i] /= count
-
-    cdef bint links_are_valid(self) noexcept nogil:
-        cdef size_t i, level, levels
-        cdef uint32_t length
-        for i in range(self.header.count):
-            if not self.list_is_valid(self.element(i), self.header.max_links0, 0):
-                return False
-            levels = 0
-            if self.upper_offsets[i]:
-                length = self.upper_bytes(i)
-                if length % self.level_bytes:
-                    return False
-                levels = length // self.level_bytes
-            if i == self.header.entry_point and levels < <size_t>self.header.max_level:
-                return False
-            for level in range(levels):
-                if not self.list_is_valid(
-                    &self.file[self.upper_offsets[i] + level * self.level_bytes],
-                    self.header.max_links,
-                    level + 1,
-                ):
-                    return False
-        return True
-
-    cdef bint list_is_valid(
-        self, const uint8_t* first, size_t max_count, size_t level
-    ) noexcept nogil:
-        """Returns True if a list is not too long and each link leads to an element of `level`."""
-        cdef const uint32_t* links = <const uint32_t*>first
-        cdef size_t count = links[0] & COUNT_MASK
-        cdef size_t i
-        if count > max_count:
-            return False
-        for i in range(1, count + 1):
-            if links[i] >= self.header.count:
-                return False
-            if level:
-                if not self.upper_offsets[links[i]]:
-                    return False
-                if self.upper_bytes(links[i]) < level * self.level_bytes:
-                    return False
-        return True
 
     @property
     def dimension(self):
@@ -248,10 +103,7 @@ cdef class Graph:
 
     @property
     def size_bytes(self):
-        size = self.upper_offsets.nbytes + self.internal_ids.nbytes
-        if self.path != FLOAT32:
-            size += self.codes.nbytes + self.scales.nbytes
-        return size
+        return self.file.memory_bytes
 
     def __len__(self):
         return self.header.count
@@ -361,27 +213,47 @@ cdef class Graph:
         `count` other elements are better even with the largest errors.
         """
         cdef size_t i, size = internal_ids.size()
-        cdef vector[float] least, most
-        cdef float error, share, floor, bound
+        cdef vector[float] distances
         if self.path != FLOAT32 and size > SCANNED_BY_CODES * count:
-            least.resize(size)
-            most.resize(size)
-            share = self.error_share(query.vector, unit, &floor)
+            distances.resize(size)
             for i in range(size):
                 if i + PREFETCH_AHEAD < size:
                     prefetch_whole(self.row(internal_ids[i + PREFETCH_AHEAD]), self.row_bytes)
                     prefetch(&self.scales[internal_ids[i + PREFETCH_AHEAD]])
-                error = self.scales[internal_ids[i]] * share + floor
-                least[i] = most[i] = -self.distance(query, internal_ids[i]) * unit
-                least[i] -= error
-                most[i] += error
-            bound = largest_of(least, count)
-            for i in range(size):
-                # If the scale is 0, the codes say nothing about the vector, so it is chosen.
-                if not most[i] < bound or self.scales[internal_ids[i]] == 0:
-                    chosen.push_back(Scored(0, <uint32_t>i))
+                distances[i] = self.distance(query, internal_ids[i])
+            self.choose_by_distances(query, unit, internal_ids, distances, count, chosen)
         else:
             for i in range(size):
+                chosen.push_back(Scored(0, <uint32_t>i))
+        return 0
+
+    cdef int choose_by_distances(
+        self,
+        const Query* query,
+        float unit,
+        const vector[uint32_t]& internal_ids,
+        const vector[float]& distances,
+        size_t count,
+        vector[Scored]& chosen,
+    ) except -1 nogil:
+        """Does the same as `choose`, for elements whose distances by codes are known."""
+        cdef size_t i, size = internal_ids.size()
+        cdef vector[float] least, most
+        cdef float error, share, floor, bound
+        least.resize(size)
+        most.resize(size)
+        share = self.error_share(query.vector, unit, &floor)
+        for i in range(size):
+            error = self.scales[internal_ids[i]] * share + floor
+            least[i] = most[i] = -distances[i] * unit
+            least[i] -= error
+            most[i] += error
+            if not least[i] <= most[i]:  # Not a number: the codes say nothing.
+                least[i], most[i] = -INFINITY, INFINITY
+        bound = largest_of(least, count)
+        for i in range(size):
+            # If the scale is 0, the codes say nothing about the vector, so it is chosen.
+            if not most[i] < bound or self.scales[internal_ids[i]] == 0:
                 chosen.push_back(Scored(0, <uint32_t>i))
         return 0
 
@@ -426,26 +298,12 @@ cdef class Graph:
             )
         return 0
 
-    cdef inline const uint8_t* element(self, size_t internal_id) noexcept nogil:
-        return self.elements + internal_id * self.header.element_bytes
-
     cdef inline const float* vector(self, size_t internal_id) noexcept nogil:
-        return <const float*>(self.element(internal_id) + self.header.data_offset)
-
-    cdef inline uint64_t item(self, size_t internal_id) noexcept nogil:
-        cdef uint64_t item
-        memcpy(&item, self.element(internal_id) + self.header.label_offset, sizeof(item))
-        return item
-
-    cdef inline uint32_t upper_bytes(self, size_t internal_id) noexcept nogil:
-        """Returns the size in bytes of an element's links above level 0, which must exist."""
-        cdef uint32_t length
-        cdef size_t at = self.upper_offsets[internal_id] - sizeof(uint32_t)
-        memcpy(&length, &self.file[at], sizeof(uint32_t))
-        return length
+        """Returns the address of a vector that is in memory."""
+        return self.vectors + internal_id * self.vector_size
 
     cdef inline const uint8_t* row(self, size_t internal_id) noexcept nogil:
-        return self.rows + internal_id * self.row_step
+        return self.rows + internal_id * self.row_bytes
 
     cdef inline float distance(self, const Query* query, size_t internal_id) noexcept nogil:
         """Returns the negated inner product of an element with the query, by vectors or by codes.
@@ -462,10 +320,15 @@ cdef class Graph:
             self.row_bytes // CACHE_LINE,
         )
 
-    cdef void score(
+    cdef int score(
         self, const float* query, const uint32_t* internal_ids, size_t count, float* scores
-    ) noexcept nogil:
-        """Writes the inner products of elements with the query."""
+    ) except -1 nogil:
+        """Writes the inner products of elements with the query.
+
+        Raises the error of `score_from_source` if a vector cannot be read.
+        """
+        if self.vectors == NULL:
+            return self.score_stored(query, internal_ids, count, scores)
         cdef size_t i
         for i in range(count):
             if i + PREFETCH_AHEAD < count:
@@ -476,6 +339,73 @@ cdef class Graph:
                         self.vector_size * sizeof(float),
                     )
             scores[i] = inner_product(query, self.vector(internal_ids[i]), self.vector_size)
+        return 0
+
+    cdef int score_stored(
+        self, const float* query, const uint32_t* internal_ids, size_t count, float* scores
+    ) except -1 nogil:
+        """Does the same as `score`, for vectors in the file.
+
+        Vectors that are not cached are read after all others. So the disk reads them meanwhile, and
+        all at the same time.
+        """
+        cdef vector[float] numbers
+        cdef vector[uint32_t] waiting, unreadable
+        cdef size_t i
+        cdef uint32_t index
+        cdef int result, problem = READ
+        numbers.resize(2 * self.stored.half)
+        for i in range(count):
+            if self.stored.read_cached(internal_ids[i], numbers.data()):
+                scores[i] = inner_product(query, numbers.data(), self.vector_size)
+            else:
+                waiting.push_back(<uint32_t>i)
+        for index in waiting:
+            if self.stored.read_intact(internal_ids[index], numbers.data(), &result):
+                scores[index] = inner_product(query, numbers.data(), self.vector_size)
+            else:
+                unreadable.push_back(index)
+                problem = result
+        if not unreadable.empty():
+            with gil:
+                self.score_from_source(query, internal_ids, scores, unreadable, problem)
+        return 0
+
+    cdef int score_from_source(
+        self,
+        const float* query,
+        const uint32_t* internal_ids,
+        float* scores,
+        const vector[uint32_t]& indexes,
+        int problem,
+    ) except -1:
+        """Writes the scores of elements whose vectors cannot be read from the file.
+
+        `indexes` are those of the elements in `internal_ids`. `problem` is a result of `read_at`,
+        for the last of them. Raises OSError if there is no source, and any error of the source.
+        """
+        cdef size_t count = indexes.size(), i
+        cdef uint32_t internal_id
+        cdef vector[int16_t] codes
+        cdef float unit = self.round_query(query, codes)
+        cdef Query rounded_query = Query(query, codes.data())
+        cdef float mean_score = inner_product(query, self.file.mean.data(), self.vector_size)
+        items = np.empty(count, np.uint32)
+        for i in range(count):
+            items[i] = self.items[internal_ids[indexes[i]]]
+        described = f"{count} vectors cannot be used: that of item {items[count - 1]} {why(problem)}"
+        if self.source is None:
+            raise OSError(described)
+        rows = np.zeros((count, 2 * self.stored.half), np.float32)
+        rows[:, : self.vector_size] = self.source(items, described)
+        cdef const float[:, ::1] numbers = rows
+        for i in range(count):
+            internal_id = internal_ids[indexes[i]]
+            if self.stored.is_intact(internal_id, &numbers[i, 0]):
+                scores[indexes[i]] = inner_product(query, &numbers[i, 0], self.vector_size)
+            else:
+                scores[indexes[i]] = mean_score - self.distance(&rounded_query, internal_id) * unit
+        return 0
 
     cdef size_t visit_links(
         self, size_t internal_id, uint16_t* visited, uint16_t tag, uint32_t* unvisited
@@ -486,7 +416,7 @@ cdef class Graph:
         one more than all links. Returns their count. A graph search mostly waits for memory. So all
         data that is read next is prefetched here, before any of it is used.
         """
-        cdef const uint32_t* links = <const uint32_t*>self.element(internal_id)
+        cdef const uint32_t* links = <const uint32_t*>(self.links + internal_id * self.links_bytes)
         cdef size_t links_count = links[0] & COUNT_MASK
         cdef size_t i, unvisited_count = 0
         for i in range(1, links_count + 1):
@@ -514,9 +444,9 @@ cdef class Graph:
             moved = True
             while moved:
                 moved = False
-                links = <const uint32_t*>&self.file[
-                    self.upper_offsets[current] + (level - 1) * self.level_bytes
-                ]
+                links = <const uint32_t*>(
+                    self.upper + self.upper_offsets[current] + (level - 1) * self.level_bytes
+                )
                 for i in range(1, (links[0] & COUNT_MASK) + 1):
                     distance = self.distance(query, links[i])
                     if distance < nearest:
@@ -540,7 +470,7 @@ cdef class GraphSearch:
         self.graph = graph
         self.vector = query
         self.ef = ef
-        graph.round_query(&query[0], self.codes)
+        self.unit = graph.round_query(&query[0], self.codes)
         self.query = Query(&query[0], self.codes.data())
         try:
             self.visited = graph.spare_visited.pop()
@@ -665,22 +595,37 @@ cdef class GraphSearch:
         cdef size_t nearest_count = self.nearest_heap.size()
         cdef size_t i
         cdef vector[uint32_t] internal_ids
-        cdef vector[float] exact
-        cdef vector[Candidate] best
+        cdef vector[float] distances
+        cdef vector[Scored] chosen
         internal_ids.resize(nearest_count)
-        exact.resize(nearest_count)
-        best.resize(nearest_count)
+        distances.resize(nearest_count)
         for i in range(nearest_count):
-            internal_ids[i] = self.nearest_heap[i].second
-        graph.score(self.query.vector, internal_ids.data(), nearest_count, exact.data())
-        for i in range(nearest_count):
-            best[i] = Candidate(-exact[i], internal_ids[i])
+            distances[i], internal_ids[i] = self.nearest_heap[i].first, self.nearest_heap[i].second
         count = min(count, nearest_count)
-        partial_sort(best.begin(), best.begin() + count, best.end())
+        if graph.path == FLOAT32 or count == nearest_count:
+            for i in range(nearest_count):
+                chosen.push_back(Scored(0, <uint32_t>i))
+        else:
+            graph.choose_by_distances(
+                &self.query, self.unit, internal_ids, distances, count, chosen
+            )
+        graph.score_chosen(self.query.vector, internal_ids, chosen)
+        for i in range(chosen.size()):
+            chosen[i].second = internal_ids[chosen[i].second]
+        partial_sort(chosen.begin(), chosen.begin() + count, chosen.end())
         for i in range(count):
-            items[i] = <uint32_t>graph.item(best[i].second)
-            scores[i] = -best[i].first
+            items[i] = graph.items[chosen[i].second]
+            scores[i] = -chosen[i].first
         return count
+
+
+cdef object why(int problem):
+    """Returns why a vector cannot be read; `problem` is a result of `read_at`."""
+    if problem == READ:
+        return "differs from what was loaded"
+    if problem == FILE_ENDS:
+        return "lies beyond the end of the file"
+    return f"cannot be read: {os.strerror(problem)}"
 
 
 cdef inline int push(vector[Candidate]& heap, Candidate candidate) except -1 nogil:

@@ -9,13 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "_codes.h"
 #include "_cpu_paths.h"
-#include "_quantize.h"
 
 namespace hrag {
-
-// Codes are from -MAX_CODE to MAX_CODE. A row of codes is padded with zeros to whole cache lines.
-enum { MAX_CODE = 127, CACHE_LINE = 64 };
 
 typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
 
@@ -63,23 +60,6 @@ static inline int32_t code_product(int path, const int16_t* query, const int8_t*
     if (path == AVX2) return avx2_product(query, codes, lines);
 #endif
     return sum_of_products(query, codes, lines);
-}
-
-// sums += values
-HRAG_CPU_CLONES
-static void add(const float* values, size_t count, float* sums) {
-    for (size_t i = 0; i < count; i++) sums[i] += values[i];
-}
-
-// out = values - others
-HRAG_CPU_CLONES
-static void subtract(const float* values, const float* others, size_t count, float* out) {
-    for (size_t i = 0; i < count; i++) out[i] = values[i] - others[i];
-}
-
-HRAG_CPU_CLONES
-static void narrow(const int16_t* values, size_t count, int8_t* out) {
-    for (size_t i = 0; i < count; i++) out[i] = static_cast<int8_t>(values[i]);
 }
 
 static inline void prefetch(const void* at) { __builtin_prefetch(at); }

@@ -248,13 +248,20 @@ class Engine:
         `options` are the limits, caches or clock of the new reader.
         """
         self.reader.close()
-        self.reader = EmbeddedReader(self.store, **options) if options else self.opened.reader()
+        if options:
+            self.reader = EmbeddedReader(self.store, vector_budget_bytes=0, **options)
+        else:
+            self.reader = self.opened.reader()
 
 
 @contextmanager
 def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
-    """Opens a new store with its writer and reader. Fails if the store is damaged at the end."""
-    engine = open_engine(EngineSettings().model_copy(update={"data_dir": path}))
+    """Opens a new store with its writer and reader. Fails if the store is damaged at the end.
+
+    The vectors of segments stay in their files, as those of large segments do.
+    """
+    settings = {"data_dir": path, "vector_memory_bytes": 0}
+    engine = open_engine(EngineSettings().model_copy(update=settings))
     assert isinstance(engine, EmbeddedEngine)
     tested = Engine(engine, engine.writer(quota_of), engine.reader())
     yield tested

@@ -258,7 +258,7 @@ READINGS = {
     "hrag_reader_collections_loaded": "Collections loaded in memory.",
     "hrag_reader_loaded_bytes": "Memory of the loaded collections.",
     "hrag_reader_budget_bytes": "Memory budget of this process.",
-    "hrag_reader_damaged_segments": "Damaged segments; their leaves are scanned exactly.",
+    "hrag_reader_damaged_segments": "Damaged segments; their leaves or vectors come from LMDB.",
     "hrag_workers": "Configured number of retriever processes (HRAG_WORKERS).",
     "hrag_workers_serving": "Retriever processes that are serving.",
     "hrag_store_sequence": "Sequence number of the last commit.",

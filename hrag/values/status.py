@@ -110,8 +110,8 @@ class EmbeddedReaderStatus:
     `sequence` is the sequence number of the store's last commit, over all tenants.
     `applied_sequence` is the sequence number of the last commit that every loaded collection
     contains. `loaded_bytes` is the memory in use, out of `budget_bytes`. `damaged_segments` is the
-    number of segments whose leaves are scanned exactly, because a file of the segment is damaged
-    and the indexer has not replaced it yet.
+    number of segments with a damaged file that the indexer has not replaced yet. Their leaves are
+    scanned exactly, or vectors that cannot be read are read from LMDB.
     """
 
     sequence: int

@@ -7,10 +7,11 @@ import pytest
 from hrag.client import Client
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IndexStatus, SearchMode, SearchResult
+from tests.support.parameters import slow
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.until import until
 
-SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
+SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64", "HRAG_VECTOR_MEMORY_BYTES": "0"}
 QUERIES = [f"query {number}" for number in range(20)]
 _TOLERANCE = 1e-5
 
@@ -105,6 +106,26 @@ def _assert_deleted_documents_are_not_found(services: Running) -> None:
             result = client.search("t", vector, limit=100, return_level=level)
             assert all(passage.score < 0.99 for passage in result.passages)
             assert "d0" not in {passage.chunk.document_id for passage in result.passages}
+
+
+@pytest.mark.parametrize("damage", [*slow("truncated"), "overwritten"])
+def test_a_segment_that_is_damaged_while_it_is_used_changes_no_answer(
+    data_dir: Path, damage: str
+) -> None:
+    """Its vectors stay in the file. What cannot be read comes from LMDB until it is rebuilt."""
+    with running(data_dir, SEALS) as services:
+        _ingest(services.client, range(10))
+        (segment,) = _sealed(services.client).embedded.segments
+        before = _answers(services.client)
+        (index,) = data_dir.glob("segments/*/index.hnsw")
+        size = index.stat().st_size
+        with index.open("r+b") as file:
+            file.write(b"\xff" * size)
+            file.truncate(size if damage == "overwritten" else 0)
+        _assert_same(before, _answers(services.client))
+        until(lambda: _sealed(services.client).embedded.segments[0] != segment)
+        _assert_same(before, _answers(services.client))
+    assert "vectors cannot be used" in services.retriever.log
 
 
 @pytest.mark.slow

@@ -6,13 +6,15 @@ notices each read outside of them.
 """
 
 import json
+import os
 import random
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import hnswlib
@@ -172,6 +174,37 @@ def _search_graph(data: bytes, draw: random.Random) -> None:
     items = _numbers(draw, np.uint32, 50, max(1, len(graph)))
     graph.best(query, items, draw.choice((0, 1, 10, 100)))
     graph.scores(query, items)
+
+
+def _search_stored(data: bytes, draw: random.Random) -> None:
+    """Searches a graph whose vectors stay in a file, and damages the file meanwhile."""
+
+    def source(items: NDArray[np.uint32], _problem: str) -> NDArray[np.float32]:
+        return _reals(draw, len(items) * draw.choice((graph.dimension, 1))).reshape(len(items), -1)
+
+    ends = sorted(draw.choices(range(len(data) + 1), k=draw.choice((0, 1, 5))))
+    blocks = [data[start:end] for start, end in pairwise((0, *ends, len(data)))]
+    with TemporaryFile(buffering=0) as file:
+        file.write(data)
+        if draw.random() < 0.1:
+            file.truncate(draw.randint(0, len(data)))
+        graph = Graph(
+            blocks,
+            draw.choice(_PATHS),
+            size_bytes=len(data) + draw.choice((0, 0, 0, 0, 1, -1)) if data else 0,
+            descriptor=file.fileno(),
+            source=draw.choice((None, source)),
+        )
+        query = _reals(draw, graph.dimension % 4096)
+        search = graph.search(query, draw.choice((0, 1, 10, 300)))
+        items = np.arange(len(graph), dtype=np.uint32)
+        for _ in range(3):
+            os.pwrite(file.fileno(), draw.randbytes(9), draw.randint(0, len(data)))
+            if draw.random() < 0.3:
+                file.truncate(draw.randint(0, len(data)))
+            search.nearest(draw.choice((0, 1, 5, 500)))
+            graph.best(query, items, draw.choice((0, 1, 10, 100)))
+            graph.scores(query, items)
 
 
 def _search_view(data: bytes, draw: random.Random) -> None:
@@ -616,6 +649,7 @@ TARGETS: dict[str, Target] = {
     "sentence_encoder": Target(_tokens, _encode_tokens),
     "sentences": Target(_texts, lambda data, draw: sentence_ends(_decoded(data, draw)), ()),
     "segmenter": Target(_texts, _segment, (ValueError, UnicodeError, OverflowError)),
+    "stored_vectors": Target(_indexes, _search_stored, (*_INDEX_ERRORS, OSError)),
     "unit_vector": Target(_vectors, lambda data, _draw: unit_vector(_array(data, np.float32))),
     "unigram": Target(_pieces, _tokenize, (ValueError, UnicodeError)),
 }

@@ -44,7 +44,7 @@ def test_a_filter_selects_the_same_documents_as_a_plain_loop(metadata_of_all, fi
             model.put(document)
         if sealed:
             seal(store, collection.collection_id)
-        reader = EmbeddedReader(store)
+        reader = EmbeddedReader(store, vector_budget_bytes=0)
         query = query_vector(1)
         with reader.snapshot("t", "c") as snapshot:
             # Each filter is evaluated twice. The second time, its result is in the cache.
@@ -203,7 +203,7 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
             writer.put_many([(collection, document) for document in batch])
         seal(store, collection.collection_id)
         writer.put_many([(collection, document) for document in documents[sealed:]])
-        reader = EmbeddedReader(store)
+        reader = EmbeddedReader(store, vector_budget_bytes=0)
         yield reader, model
         reader.close()
         assert check(store).problems == ()

@@ -78,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _open(self) -> None:
         self.store = open_for_writing(self.folder)
         self.writer = EmbeddedWriter(self.store, max_log_entries=4)
-        self.reader = EmbeddedReader(self.store)
+        self.reader = EmbeddedReader(self.store, vector_budget_bytes=0)
 
     def _close(self) -> None:
         self.reader.close()
@@ -284,7 +284,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def restart_the_reader(self) -> None:
         self.reader.close()
-        self.reader = EmbeddedReader(self.store)
+        self.reader = EmbeddedReader(self.store, vector_budget_bytes=0)
 
     @rule(tenant_id=tenants)
     def delete_the_collection(self, tenant_id: str) -> None:

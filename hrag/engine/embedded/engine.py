@@ -74,7 +74,11 @@ class EmbeddedEngine:
         """Returns a reader. If this engine has no open store yet, opens the store for reading."""
         if self._store is None:
             self._store = open_for_reading(self._settings.data_dir)
-        reader = EmbeddedReader(self._store, self._settings.memory_bytes)
+        reader = EmbeddedReader(
+            self._store,
+            self._settings.memory_bytes,
+            vector_budget_bytes=self._settings.vector_memory_bytes,
+        )
         self._readers.append(reader)
         return reader
 

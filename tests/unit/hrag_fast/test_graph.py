@@ -6,11 +6,14 @@ MAX_RECALL_LOSS lower than that of hnswlib, and scores are exact.
 """
 
 import mmap
+import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import hnswlib
 import numpy as np
@@ -48,6 +51,19 @@ def index_over(vectors, links: int = 16) -> tuple[hnswlib.Index, bytes]:
         path = Path(folder) / "index"
         index.save_index(str(path))
         return index, path.read_bytes()
+
+
+@contextmanager
+def stored(file: bytes, source=None, splits=(), path=None):
+    """Yields an open file, and a graph whose vectors stay in it. `splits` are ends of blocks."""
+    with TemporaryFile(buffering=0) as opened:
+        opened.write(file)
+        bounds = [0, *sorted(splits), len(file)]
+        blocks = [file[start:end] for start, end in pairwise(bounds)]
+        yield (
+            opened,
+            Graph(blocks, path, size_bytes=len(file), descriptor=opened.fileno(), source=source),
+        )
 
 
 @pytest.fixture
@@ -260,10 +276,15 @@ def test_a_search_with_infinity_or_nan_returns_at_most_the_requested_number_of_i
 
 
 @pytest.mark.parametrize(("dimension", "row_bytes"), [(2, 64), (64, 64), (65, 128), (384, 384)])
-def test_a_graph_reports_its_memory_in_addition_to_the_file(dimension, row_bytes):
+def test_a_graph_reports_its_memory(dimension, row_bytes):
+    """It has a copy of the file without header, and items of 4 bytes instead of 8."""
     _, file = index_of(300, dimension)
-    assert Graph(file, "float32").size_bytes == 12 * 300
-    assert Graph(file).size_bytes == 16 * 300 + row_bytes * 301
+    vectors = 4 * dimension * 300
+    links = len(file) - HEADER_BYTES - vectors - 4 * 300 + 12 * 300
+    assert Graph(file, "float32").size_bytes == links + vectors
+    assert Graph(file).size_bytes == links + vectors + 4 * 300 + row_bytes * 301
+    with stored(file) as (_, graph):
+        assert graph.size_bytes == links + 12 * 300 + row_bytes * 301
 
 
 def test_an_unknown_path_is_refused(file):
@@ -390,6 +411,223 @@ def test_a_query_of_another_dimension_is_refused(file, length):
         Graph(file).scores(np.zeros(length, np.float32), np.zeros(1, np.uint32))
     with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
         Graph(file).best(np.zeros(length, np.float32), np.zeros(1, np.uint32), 1)
+
+
+# The following tests cover vectors that stay in the file.
+
+
+@given(
+    st.data(),
+    st.sampled_from([1, 2, 20, 300]),
+    st.sampled_from([1, 2, 3, 8, 33, 64]),
+    st.integers(0, 1000),
+)
+def test_vectors_in_the_file_give_the_same_results_bit_by_bit(data, count, dimension, seed):
+    """Blocks of the file may end anywhere: within the header, an element or the links."""
+    _, file = index_of(count, dimension)
+    splits = data.draw(st.lists(st.integers(0, len(file)), max_size=6))
+    query = unit_vectors(1, seed + 5000, dimension)[0]
+    items = np.random.default_rng(seed).permutation(count).astype(np.uint32)
+    path = data.draw(st.sampled_from(PATHS))
+    whole = Graph(file, path)
+    with stored(file, splits=splits, path=path) as (_, graph):
+        assert (len(graph), graph.dimension) == (count, dimension)
+        expected, search = whole.search(query, 10), graph.search(query, 10)
+        for limit in (1, 5, 40, 400):
+            for right, found in zip(expected.nearest(limit), search.nearest(limit), strict=True):
+                assert found.tobytes() == right.tobytes()
+            for right, found in zip(
+                whole.best(query, items, limit), graph.best(query, items, limit), strict=True
+            ):
+                assert found.tobytes() == right.tobytes()
+        assert graph.scores(query, items).tobytes() == whole.scores(query, items).tobytes()
+
+
+def test_a_search_reads_only_the_vectors_that_may_be_among_the_best():
+    """A vector that is read is requested from the source, because the file is empty."""
+    vectors = unit_vectors(2000, seed=1, dimension=64)
+    requested = []
+
+    def source(items, _problem):
+        requested.append(len(items))
+        return vectors[::-1][items]
+
+    with stored(index_over(vectors)[1], source) as (opened, graph):
+        opened.truncate(0)
+        query = unit_vectors(1, seed=7, dimension=64)[0]
+        items, scores = graph.search(query, 400).nearest(10)
+        assert np.allclose(scores, vectors[::-1][items] @ query, atol=1e-6)
+    assert len(requested) == 1
+    assert 10 <= requested[0] < 100
+
+
+DAMAGES = {
+    "truncated": (lambda opened, size: opened.truncate(HEADER_BYTES), "lies beyond the end of"),
+    "overwritten": (
+        lambda opened, size: os.pwrite(opened.fileno(), os.urandom(size), 0),
+        "differs from what was loaded",
+    ),
+    "zeros": (
+        lambda opened, size: os.pwrite(opened.fileno(), bytes(size), 0),
+        "differs from what was loaded",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("dimension", [3, 64])
+def test_vectors_that_cannot_be_read_come_from_the_source(damage, dimension):
+    vectors = unit_vectors(300, seed=2, dimension=dimension)
+    file = index_over(vectors)[1]
+    change, words = DAMAGES[damage]
+    whole, problems = Graph(file), []
+
+    def source(items, problem):
+        problems.append(problem)
+        return vectors[::-1][items]
+
+    query, items = unit_vectors(1, 3, dimension)[0], np.arange(300, dtype=np.uint32)
+    with stored(file, source) as (opened, graph):
+        change(opened, len(file))
+        found, right = graph.search(query, 50).nearest(20), whole.search(query, 50).nearest(20)
+        assert [part.tobytes() for part in found] == [part.tobytes() for part in right]
+        assert graph.scores(query, items).tobytes() == whole.scores(query, items).tobytes()
+        assert graph.best(query, items, 5)[0].tolist() == whole.best(query, items, 5)[0].tolist()
+    assert all(words in problem for problem in problems)
+    assert problems[1].startswith("300 vectors cannot be used: that of item 299 ")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_without_a_source_a_vector_that_cannot_be_read_is_an_error(file, damage):
+    change, words = DAMAGES[damage]
+    query = unit_vectors(1, 3, 8)[0]
+    with stored(file) as (opened, graph):
+        search = graph.search(query, 10)
+        change(opened, len(file))
+        with pytest.raises(OSError, match=words):
+            search.nearest(5)
+        opened.seek(0)
+        opened.write(file)
+        assert search.nearest(5)[0].tolist() == Graph(file).search(query, 10).nearest(5)[0].tolist()
+
+
+def duplicates_of(descriptor: int) -> list[int]:
+    """Returns the other descriptors of the same open file."""
+    numbers = []
+    for number in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - {descriptor}:
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(number), os.fstat(descriptor)):
+                numbers.append(number)
+    return numbers
+
+
+def test_an_error_of_the_operating_system_is_described(file):
+    """The descriptor of the graph becomes that of a folder, which cannot be read like a file."""
+    with stored(file) as (opened, graph):
+        (graph_file,) = duplicates_of(opened.fileno())
+        folder = os.open("/", os.O_RDONLY)
+        os.dup2(folder, graph_file)
+        os.close(folder)
+        with pytest.raises(OSError, match=r"2 vectors .* item 7 cannot be read: Is a directory"):
+            graph.scores(np.ones(8, np.float32), np.array([3, 7], np.uint32))
+
+
+def test_one_changed_bit_of_each_vector_is_noticed(file):
+    """The checksum of a vector has a key, so no change can be chosen that it would miss."""
+    offset = HEADER_BYTES + HEADER.unpack_from(file)[5]
+    step = HEADER.unpack_from(file)[3]
+    items = np.arange(300, dtype=np.uint32)
+    with stored(file) as (opened, graph):
+        for element in range(0, 300, 7):
+            at = offset + element * step + element % 32
+            os.pwrite(opened.fileno(), bytes([file[at] ^ 1 << element % 8]), at)
+            with pytest.raises(OSError, match=f"that of item {299 - element} differs"):
+                graph.scores(np.ones(8, np.float32), items)
+            os.pwrite(opened.fileno(), file[at : at + 1], at)
+
+
+def test_a_vector_that_the_source_does_not_know_is_scored_by_its_codes(file):
+    query, items = unit_vectors(1, 3, 8)[0], np.arange(300, dtype=np.uint32)
+    with stored(file, lambda items, _: np.full((len(items), 8), np.nan, np.float32)) as (
+        opened,
+        graph,
+    ):
+        opened.truncate(0)
+        scores = graph.scores(query, items)
+    assert np.allclose(scores, Graph(file).scores(query, items), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (lambda items, _: np.zeros((len(items) + 1, 8)), ValueError),
+        (lambda items, _: items[10**9], IndexError),
+    ],
+)
+def test_an_error_of_the_source_ends_the_search(file, source, error):
+    with stored(file, source) as (opened, graph):
+        opened.truncate(0)
+        with pytest.raises(error):
+            graph.search(np.ones(8, np.float32), 10).nearest(5)
+
+
+def open_files() -> int:
+    """Returns how many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_graph_keeps_its_file_open_until_it_is_freed(file):
+    """The file may be removed, and the descriptor that was passed may be closed."""
+    query = unit_vectors(1, 3, 8)[0]
+    expected = Graph(file).search(query, 10).nearest(5)[0].tolist()
+    before = open_files()
+    with stored(file) as (_, graph):
+        pass
+    assert open_files() == before + 1
+    assert graph.search(query, 10).nearest(5)[0].tolist() == expected
+    del graph
+    assert open_files() == before
+
+
+def test_blocks_that_differ_from_the_file_are_refused(file):
+    """The mean of the vectors was computed from the file, which must not change meanwhile."""
+    other = bytearray(file)
+    other[HEADER_BYTES + HEADER.unpack_from(file)[5] + 3] ^= 1
+    with TemporaryFile(buffering=0) as opened:
+        opened.write(other)
+        with pytest.raises(ValueError, match="the vectors of the file changed while it was read"):
+            Graph([file], size_bytes=len(file), descriptor=opened.fileno())
+        opened.truncate(len(file) // 2)
+        with pytest.raises(ValueError, match="the file became shorter while it was read"):
+            Graph([file], size_bytes=len(file), descriptor=opened.fileno())
+
+
+@pytest.mark.parametrize("size_bytes", [0, 50, 95])
+def test_a_size_without_space_for_a_header_is_refused(file, size_bytes):
+    with pytest.raises(ValueError, match="too few for an index"):
+        Graph([file], size_bytes=size_bytes)
+
+
+@pytest.mark.parametrize("blocks", [[], [b""], [b"x" * 50]])
+def test_blocks_that_end_too_early_are_refused(file, blocks):
+    with pytest.raises(ValueError, match=f"instead of {len(file)}"):
+        Graph(blocks, size_bytes=len(file))
+
+
+def test_more_bytes_than_announced_are_refused(file):
+    with pytest.raises(ValueError, match="the index has more than"):
+        Graph([file, b"x"], size_bytes=len(file))
+
+
+@pytest.mark.parametrize("descriptor", [-1, 10**6])
+def test_a_descriptor_that_is_not_open_is_refused(file, descriptor):
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        Graph([file], size_bytes=len(file), descriptor=descriptor)
+
+
+def test_vectors_that_are_compared_to_follow_links_cannot_stay_in_the_file(file):
+    with pytest.raises(ValueError, match="cannot be compared"), stored(file, path="float32"):
+        pass
 
 
 # The following tests cover files that are damaged or are not an index.

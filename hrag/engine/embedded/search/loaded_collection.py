@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 import structlog
 
+from hrag.engine.embedded.search.stored_vectors import StoredVectors
+from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.damage import is_reported, report_damage
@@ -23,6 +25,8 @@ from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentRec
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
+
+_FLOAT_BYTES = 4
 
 _log = structlog.get_logger()
 
@@ -34,11 +38,12 @@ class CollectionDeleted(Exception):
 class LoadedCollection:
     """A collection in memory. Safe to use from several threads.
 
-    `number` is the id of the collection. `used_s` is the time of the monotonic clock, in seconds,
-    at which a search last used the collection.
+    `number` is the id of the collection. `vector_memory` decides which segments have their vectors
+    in memory; the vectors of the others stay in their files. `used_s` is the time of the monotonic
+    clock, in seconds, at which a search last used the collection.
     """
 
-    def __init__(self, store: Store, number: int) -> None:
+    def __init__(self, store: Store, number: int, vector_memory: VectorMemory) -> None:
         """Loads the collection with the id `number`. Raises CollectionDeleted if it is deleted."""
         self._store = store
         self.number = number
@@ -48,10 +53,18 @@ class LoadedCollection:
         self._refreshing = threading.Lock()
         self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
+        # The ids of the loaded segments of which a vector could not be read from the file.
+        self._unreadable: set[int] = set()
+        self._vector_memory = vector_memory
+        self._stored_vectors = StoredVectors(store, number, self._report_unreadable)
         # The ids of the segments that the manifest listed at the last load.
         self._listed: set[int] = set()
         self.used_s = time.monotonic()
-        self._view = self._load()
+        try:
+            self._view = self._load()
+        except BaseException:
+            vector_memory.retain(number, ())
+            raise
 
     @property
     def view(self) -> View:
@@ -70,9 +83,16 @@ class LoadedCollection:
     def damaged(self) -> int:
         """The count of segments in the manifest whose files are damaged.
 
-        The leaves of these segments are in the tail of the view, which is scanned exactly.
+        If a segment could not be loaded, its leaves are in the tail of the view, which is scanned
+        exactly. If its file was damaged later, vectors that cannot be read are read from LMDB. Such
+        a segment is counted until the scrubber has replaced it, or has found it intact.
         """
-        return len(self._damaged)
+        unreadable = {
+            segment_id
+            for segment_id in self._unreadable & self._segments.keys()
+            if is_reported(self._store.segments, segment_id)
+        }
+        return len(self._damaged | unreadable)
 
     @contextmanager
     def _read(self) -> Iterator[Txn]:
@@ -191,6 +211,7 @@ class LoadedCollection:
                     segment_id: self._segments[segment_id]
                     for segment_id in ids & self._segments.keys()
                 }
+                self._vector_memory.retain(self.number, self._segments.keys())
                 self._damaged |= failed.keys()
                 view = self._load_view(txn)
             # `_listed` is set last. If an error occurs before, `refresh` still finds that the view
@@ -209,28 +230,42 @@ class LoadedCollection:
         failed: dict[int, str] = {}
         for record in records:
             try:
-                loaded = segment_files.load(self._store.segments, record)
+                loaded = segment_files.load(
+                    self._store.segments, record, vector_source=self._source_of(record)
+                )
                 self._segments = {**self._segments, record.segment_id: loaded}
             except segment_files.DamagedSegment as error:
                 failed[record.segment_id] = str(error)
         return failed
 
+    def _source_of(self, record: SegmentRecord) -> StoredVectors | None:
+        """Returns None if the vectors of a segment are to be read into memory."""
+        vector_bytes = _FLOAT_BYTES * record.dimension * record.items
+        in_memory = self._vector_memory.admit(self.number, record.segment_id, vector_bytes)
+        return None if in_memory else self._stored_vectors
+
     def _load_view(self, txn: Txn) -> View:
         settings = txn.collections.require(self.number).settings
         return load_view(txn, settings, self.number, self._segments)
 
-    def _report(self, failed: dict[int, str]) -> None:
+    def _report_unreadable(self, segment_id: int, problem: str) -> None:
+        """Reports a segment of which a vector cannot be read from its file."""
+        self._unreadable = self._unreadable | {segment_id}
+        effect = "vectors that cannot be read are read from LMDB until the indexer has rebuilt it"
+        self._report({segment_id: problem}, effect)
+
+    def _report(
+        self,
+        failed: dict[int, str],
+        effect: str = "its leaves are scanned exactly until the indexer has rebuilt it",
+    ) -> None:
         """Logs damaged segments, and creates their `.damaged` markers for the scrubber.
 
-        `failed` maps the id of each damaged segment to a description of the damage.
+        `failed` maps the id of each damaged segment to a description of the damage. `effect` says
+        what it means for searches.
         """
         for segment_id, problem in failed.items():
-            _log.error(
-                "segment_damaged",
-                segment=segment_id,
-                problem=problem,
-                effect="its leaves are scanned exactly until the indexer has rebuilt it",
-            )
+            _log.error("segment_damaged", segment=segment_id, problem=problem, effect=effect)
             try:
                 report_damage(self._store.segments, segment_id)
             except OSError as error:

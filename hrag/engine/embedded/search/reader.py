@@ -26,6 +26,7 @@ from hrag.engine.embedded.search.document_reader import CitationCache
 from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
 from hrag.engine.embedded.search.selected_rows import FilterResultCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
+from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
 from hrag.engine.embedded.store.environment import Store
@@ -80,7 +81,8 @@ class EmbeddedReader:
     The loaded collections together take at most `budget_bytes` of memory. Exception: if a single
     search needs collections that are larger than this budget, they are loaded anyway. `limits` says
     how often the background thread works. `caches` are used by all snapshots of the reader. `clock`
-    returns seconds.
+    returns seconds. Vectors of segments are kept in memory up to `vector_budget_bytes`; the vectors
+    of further segments stay in their files.
     """
 
     def __init__(
@@ -90,11 +92,13 @@ class EmbeddedReader:
         limits: ReaderLimits = ReaderLimits(),
         caches: SnapshotCaches | None = None,
         clock: Callable[[], float] = time.monotonic,
+        vector_budget_bytes: int = UNLIMITED,
     ) -> None:
         self._store = store
         self._budget_bytes = budget_bytes
         self._limits = limits
         self._clock = clock
+        self._vector_memory = VectorMemory(vector_budget_bytes)
         self._caches = caches or SnapshotCaches(CitationCache(), FilterResultCache())
         self.loaded: dict[int, LoadedCollection] = {}
         """The collections in memory, by the ids of the collections."""
@@ -252,7 +256,7 @@ class EmbeddedReader:
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self.loaded:
-                loaded = LoadedCollection(self._store, number)
+                loaded = LoadedCollection(self._store, number, self._vector_memory)
                 self.loaded[number] = loaded
                 # The collection was not in `loaded` during the load, so the background thread may
                 # have skipped commits that were made then. The refresh applies these commits.
@@ -300,6 +304,7 @@ class EmbeddedReader:
         """
         for by_number in (self.loaded, self._sizes, self._failing, self._damaged):
             by_number.pop(number, None)
+        self._vector_memory.retain(number, ())
 
     def _follow(self) -> None:
         """Runs the background thread: applies new commits at intervals until `close` is called."""

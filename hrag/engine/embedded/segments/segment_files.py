@@ -1,11 +1,13 @@
 """The files of a segment: immutable indexes and dense arrays, in one folder for each segment.
 
-hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in memory.
-`hrag_fast.Postings` reads the postings in memory. A collection has vectors, postings, or both.
+hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches. `hrag_fast.Postings`
+reads the postings in memory. A collection has vectors, postings, or both.
 
 No file is mapped into memory, because truncating a mapped file would kill the process with SIGBUS,
 and changing it would make a search return wrong results. Instead, each process reads the files into
-its own memory and verifies these bytes, so later changes to a file do not affect a search.
+its own memory and verifies these bytes, so later changes to a file do not affect a search. The
+vectors are the largest part, and a search needs few of them. So they may stay in the file of the
+index, which then stays open: each vector that a search needs is read and verified again.
 
 A segment is derived from LMDB. It is written in these steps:
 
@@ -29,10 +31,13 @@ import io
 import math
 import mmap
 import os
+import resource
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -45,6 +50,7 @@ from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.lmdb_records import SegmentFile, SegmentRecord
 from hrag.host import durable_files
 from hrag.host.private_files import FILE_MODE, make_folder
+from hrag.models.embedding import Vectors
 from hrag_fast import Graph, Postings, SegmentVectors
 
 # HNSW's parameter `ef` at search, for the index that `vector_part` builds. With 100,000 vectors and
@@ -76,6 +82,10 @@ _BLOCK_BYTES = 1 << 20
 # takes 27 % less time than with normal pages. Freeing the memory of this segment takes 2 ms instead
 # of 15 ms, and during this time no other thread of Python can run.
 _HUGE_FROM_BYTES = 4 << 20
+# Each segment whose vectors stay in its file needs a file descriptor. Such segments leave this
+# share of the allowed descriptors to connections and other files. The operating system numbers
+# descriptors from the lowest unused number.
+_DESCRIPTOR_SHARE = 0.5
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
 
@@ -116,10 +126,26 @@ class Rows:
         items[self.members] = np.repeat(all_items, np.diff(self.heads))
         return items
 
+    def rows_of_item(self, item: int) -> NDArray[np.uint32]:
+        """Returns the rows that have the vector of an item: `uint32[n]`."""
+        if not len(self.heads):
+            return np.array([item], np.uint32)
+        return self.members[self.heads[item] : self.heads[item + 1]]
+
     @property
     def size_bytes(self) -> int:
         """The memory that all arrays take together, in bytes."""
         return sum(getattr(self, name).nbytes for name in self.__slots__)
+
+
+Items = NDArray[np.uint32]
+VectorSource = Callable[[SegmentRecord, Rows, Items, str], Vectors]
+"""Returns the vectors of items, which cannot be read from the file of a segment.
+
+The arguments are the record and the rows of the segment, the numbers of the items in its index, and
+a description of the problem. The result is `float32[n, dimension]`. A vector may be NaN if no
+document has it any more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +166,14 @@ class LoadedSegment:
     @property
     def size_bytes(self) -> int:
         """The memory that the segment uses in this process, in bytes."""
-        indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
         graph_bytes = 0 if self.vectors is None else self.vectors.size_bytes
-        return self.rows.size_bytes + self.items.nbytes + indexes + graph_bytes
+        posting_bytes = 0 if self.postings is None else self.record.files[POSTINGS].size_bytes
+        return self.rows.size_bytes + self.items.nbytes + posting_bytes + graph_bytes
+
+
+def no_other_source(_record: SegmentRecord, _rows: Rows, _items: Items, problem: str) -> Vectors:
+    """Raises DamagedSegment. It is the vector source of callers that search no vectors."""
+    raise DamagedSegment(problem)
 
 
 def search_ef(dimension: int, items: int) -> int:
@@ -188,21 +219,29 @@ def load(
     record: SegmentRecord,
     *,
     with_graph: bool = True,
+    vector_source: VectorSource | None = None,
     huge_from_bytes: int = _HUGE_FROM_BYTES,
 ) -> LoadedSegment:
     """Reads a segment into memory. Raises DamagedSegment, whose message says what is damaged.
 
-    If `with_graph` is False, the graph is not read, which saves most of the memory. Then the
-    vectors cannot be searched. Files of at least `huge_from_bytes` are read into huge pages if
-    possible.
+    If `vector_source` is given, the vectors stay in the segment's file, which saves most of the
+    memory. The source is called if a search cannot read a vector from the file. If the process has
+    many open files already, the vectors are read into memory nevertheless.
+
+    If `with_graph` is False, the graph is not read at all. Then the vectors cannot be searched.
+    Postings of at least `huge_from_bytes` are read into huge pages if possible.
     """
     path = path_of(folder, record.segment_id)
-    names = [name for name in record.files if with_graph or name != INDEX]
+    names = [name for name in record.files if name != INDEX]
     files = {name: _read(path / name, record.files[name], huge_from_bytes) for name in names}
+    graph = None
     try:
-        graph = Graph(files[INDEX]) if record.dimension and with_graph else None
         postings = Postings(files[POSTINGS]) if record.analyzer else None
         rows = _rows(files[ROWS], record)
+        if record.dimension and with_graph:
+            index = path / INDEX
+            source = vector_source and partial(_requested, vector_source, record, rows, index)
+            graph = _read_graph(index, record.files[INDEX], source)
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
     if len(rows.labels) != record.rows:
@@ -224,6 +263,41 @@ def load(
     except (ValueError, IndexError) as error:
         raise DamagedSegment(f"{path / ROWS} does not match {INDEX}: {error}") from error
     return LoadedSegment(record, rows, items, vectors, postings)
+
+
+def _read_graph(
+    path: Path, expected: SegmentFile, source: Callable[[Items, str], Vectors] | None
+) -> Graph:
+    """Reads and verifies an index. With a source, the vectors stay in the file if possible.
+
+    Raises ValueError or OSError if the file is not an index, and DamagedSegment if it is not the
+    expected file.
+    """
+    with _opened(path) as file:
+        in_file = source and file.fileno() < _DESCRIPTOR_SHARE * _descriptor_limit()
+        descriptor = file.fileno() if in_file else None
+        blocks = _blocks_of(file, path, expected, bytearray(_BLOCK_BYTES))
+        try:
+            return Graph(
+                blocks, size_bytes=expected.size_bytes, descriptor=descriptor, source=source
+            )
+        except ValueError:
+            for _ in blocks:  # If the checksum is wrong, this error says more.
+                pass
+            raise
+
+
+def _requested(
+    source: VectorSource, record: SegmentRecord, rows: Rows, path: Path, items: Items, problem: str
+) -> Vectors:
+    """Requests vectors that the file at `path` should have, and says so in the problem."""
+    return source(record, rows, items, f"{path}: {problem}")
+
+
+def _descriptor_limit() -> int:
+    """Returns how many files this process may have open."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit if limit != resource.RLIM_INFINITY else 1 << 30
 
 
 def _rows(packed: memoryview, record: SegmentRecord) -> Rows:
@@ -358,26 +432,45 @@ def _verified_blocks(
     DamagedSegment if the file cannot be read. Also raises DamagedSegment before the first block if
     the size of the file is wrong, and after the last block if its checksum is wrong.
     """
-    digest, position = hashlib.sha256(), 0
-    view = memoryview(buffer)
+    with _opened(path) as file:
+        yield from _blocks_of(file, path, expected, buffer, keep=keep)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[FileIO]:
+    """Opens a file for reading. Raises DamagedSegment for an error of the operating system."""
     try:
         with path.open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != expected.size_bytes:
-                raise DamagedSegment(
-                    f"{path} has {size} bytes, but the manifest says {expected.size_bytes}"
-                )
-            while position < size:
-                start = position if keep else 0
-                count = file.readinto(view[start : start + min(_BLOCK_BYTES, size - position)])
-                if not count:
-                    raise DamagedSegment(f"{path} became shorter while it was read")
-                block = view[start : start + count]
-                digest.update(block)
-                position += count
-                yield block
+            yield file
     except OSError as error:
         raise DamagedSegment(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _blocks_of(
+    file: FileIO,
+    path: Path,
+    expected: SegmentFile,
+    buffer: bytearray | memoryview,
+    *,
+    keep: bool = False,
+) -> Iterator[memoryview]:
+    """Does the same as `_verified_blocks`, for the file at `path`, which is open."""
+    digest, position = hashlib.sha256(), 0
+    view = memoryview(buffer)
+    size = os.fstat(file.fileno()).st_size
+    if size != expected.size_bytes:
+        raise DamagedSegment(
+            f"{path} has {size} bytes, but the manifest says {expected.size_bytes}"
+        )
+    while position < size:
+        start = position if keep else 0
+        count = file.readinto(view[start : start + min(_BLOCK_BYTES, size - position)])
+        if not count:
+            raise DamagedSegment(f"{path} became shorter while it was read")
+        block = view[start : start + count]
+        digest.update(block)
+        position += count
+        yield block
     if digest.hexdigest() != expected.sha256:
         raise DamagedSegment(f"{path} does not have the checksum that the manifest says")
 

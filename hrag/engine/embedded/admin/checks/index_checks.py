@@ -136,7 +136,9 @@ def _segment_problems(
     if _index_settings(record) != _index_settings(settings):
         yield "its embedder, dimension or analyzer is not the collection's"
     try:
-        loaded = segment_files.load(walk.store.segments, record)
+        loaded = segment_files.load(
+            walk.store.segments, record, vector_source=segment_files.no_other_source
+        )
     except segment_files.DamagedSegment as error:
         if _is_still_listed(walk, collection, record):
             yield str(error)

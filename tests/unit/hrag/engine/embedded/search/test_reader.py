@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import change_log
@@ -144,7 +145,7 @@ def test_a_collection_is_loaded_again_if_the_changes_it_needs_were_trimmed(engin
 def test_a_view_misses_no_change_however_many_changes_it_is_behind(engine, model):
     engine.writer = EmbeddedWriter(engine.store, max_log_entries=4)
     for behind in range(1, 8):
-        loaded = LoadedCollection(engine.store, engine.open().collection_id)
+        loaded = LoadedCollection(engine.store, engine.open().collection_id, VectorMemory(0))
         put(engine, model, *(f"of-{behind}-{number}" for number in range(behind)))
         with engine.store.read() as txn:
             assert len(loaded.view_at(txn).ordinals()) == len(model.documents)
@@ -365,7 +366,7 @@ def test_preload_loads_no_more_collections_than_the_budget_allows(engine):
         engine.seal(name=name)
     search(engine.reader, names[0], model)
     collection_bytes = engine.reader.status().embedded.loaded_bytes
-    reader = EmbeddedReader(engine.store, budget_bytes=2 * collection_bytes)
+    reader = EmbeddedReader(engine.store, budget_bytes=2 * collection_bytes, vector_budget_bytes=0)
     reader.preload()
     assert reader.status().embedded.collections_loaded == 2
     search(reader, names[3], model)

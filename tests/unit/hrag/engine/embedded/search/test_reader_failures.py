@@ -312,7 +312,7 @@ class Disk:
         self._segments = segments
         self._load = segment_files.load
 
-    def load(self, folder: Path, record: Any) -> segment_files.LoadedSegment:
+    def load(self, folder: Path, record: Any, **options: Any) -> segment_files.LoadedSegment:
         """Stands in for `segment_files.load`."""
         self.loads.append(record.segment_id)
         open_file = Path.open
@@ -325,7 +325,7 @@ class Disk:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Path, "open", fail)
-            return self._load(folder, record)
+            return self._load(folder, record, **options)
 
 
 @pytest.fixture

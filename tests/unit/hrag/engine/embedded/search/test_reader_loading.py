@@ -137,13 +137,13 @@ class SlowFiles:
         self.loads = 0
         self._load = segment_files.load
 
-    def load(self, *arguments: Any) -> segment_files.LoadedSegment:
+    def load(self, *arguments: Any, **options: Any) -> segment_files.LoadedSegment:
         """Stands in for `segment_files.load`."""
         self.loads += 1
         self.running += 1
         assert self.go_on.wait(SOON_S)
         self.running -= 1
-        return self._load(*arguments)
+        return self._load(*arguments, **options)
 
 
 @pytest.fixture

@@ -131,15 +131,16 @@ def test_a_search_for_more_leaves_than_there_are_finds_all(tmp_path, record):
     assert (found.rows.tolist(), found.exact, found.complete) == (list(range(200)), False, True)
 
 
-def test_the_memory_of_a_segment_is_that_of_its_files_arrays_and_codes(tmp_path, record):
-    """The codes of a vector take one byte for each dimension, rounded up to whole cache lines."""
+def test_the_memory_of_a_segment_is_that_of_its_postings_arrays_and_graph(tmp_path, record):
+    """In its file, a vector takes 8 bytes of memory for its checksum instead of 64."""
     loaded = segment_files.load(tmp_path, record)
-    files = sum(record.files[name].size_bytes for name in FILES[:2])
-    codes = 201 * 64
-    arrays = loaded.rows.size_bytes + loaded.items.nbytes + 16 * 200
-    assert loaded.size_bytes == files + codes + arrays
+    arrays = loaded.rows.size_bytes + loaded.items.nbytes
+    others = record.files["postings.bin"].size_bytes + arrays
+    assert loaded.size_bytes == others + loaded.vectors.size_bytes
+    stored = segment_files.load(tmp_path, record, vector_source=no_vectors)
+    assert stored.size_bytes == loaded.size_bytes - 200 * (64 - 8)
     without = segment_files.load(tmp_path, record, with_graph=False)
-    assert without.size_bytes == files + arrays - 16 * 200
+    assert without.size_bytes == others
 
 
 def test_ef_grows_with_the_count_of_vectors():
@@ -287,6 +288,68 @@ def test_a_loaded_segment_outlives_its_files(tmp_path, record):
     segment_files.remove(tmp_path, record.segment_id)
     assert list(tmp_path.iterdir()) == []
     assert len(nearest(loaded, query_vector(1), 5).rows) == 5
+
+
+def open_files() -> int:
+    """Returns how many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def no_vectors(*_: object) -> np.ndarray:
+    """A source of vectors that must not be called."""
+    raise AssertionError
+
+
+def test_vectors_that_stay_in_the_file_are_found_too(tmp_path, record):
+    """The file may even be removed, because it stays open."""
+    loaded = segment_files.load(tmp_path, record)
+    stored = segment_files.load(tmp_path, record, vector_source=no_vectors)
+    segment_files.remove(tmp_path, record.segment_id)
+    for seed in range(5):
+        found = nearest(stored, query_vector(seed), 10)
+        right = nearest(loaded, query_vector(seed), 10)
+        assert [part.tobytes() for part in found[:2]] == [part.tobytes() for part in right[:2]]
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_vectors_are_read_into_memory_if_the_process_has_many_open_files(
+    tmp_path, record, in_file, monkeypatch
+):
+    """Half of the descriptors remain for connections and other files."""
+    with (tmp_path / "x").open("w") as opened:
+        limit = 2 * opened.fileno() + (2 if in_file else 0)
+    monkeypatch.setattr(segment_files.resource, "getrlimit", lambda _: (limit, limit))
+    before = open_files()
+    loaded = segment_files.load(tmp_path, record, vector_source=no_vectors)
+    assert open_files() == before + in_file
+    assert len(nearest(loaded, query_vector(1), 10).rows) == 10
+
+
+def test_a_check_of_a_segment_needs_no_memory_for_vectors(tmp_path, record):
+    loaded = segment_files.load(tmp_path, record, vector_source=segment_files.no_other_source)
+    os.truncate(path_of(tmp_path, record, "index.hnsw"), 0)
+    with pytest.raises(segment_files.DamagedSegment, match=r"index\.hnsw: .* lies beyond the end"):
+        nearest(loaded, query_vector(1), 10)
+
+
+def test_items_whose_vectors_cannot_be_read_are_requested_with_their_segment(tmp_path, record):
+    vectors, calls = unit_vectors(200, seed=1), []
+
+    def source(*arguments):
+        calls.append(arguments)
+        return vectors[arguments[2]]
+
+    loaded = segment_files.load(tmp_path, record, vector_source=source)
+    before = nearest(segment_files.load(tmp_path, record), query_vector(1), 10)
+    os.truncate(path_of(tmp_path, record, "index.hnsw"), 0)
+    after = nearest(loaded, query_vector(1), 10)
+    assert [part.tobytes() for part in after[:2]] == [part.tobytes() for part in before[:2]]
+    ((called_record, rows, items, problem),) = calls
+    assert called_record == record
+    assert rows is loaded.rows
+    assert set(after.rows.tolist()) <= set(items.tolist())
+    assert "index.hnsw: " in problem
+    assert "lies beyond the end of the file" in problem
 
 
 @pytest.mark.parametrize("change", ["truncate", "overwrite"])

@@ -4,6 +4,7 @@ import shutil
 import socket
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,9 +69,9 @@ def test_a_moved_store_finds_the_same_on_every_kind_of_processor(
     _move(store_dir, tmp_path / "moved")
     loaded = []
 
-    def load(file: bytes) -> Graph:
+    def load(blocks: Any, **options: Any) -> Graph:
         loaded.append(path)
-        return Graph(file, path)
+        return Graph(blocks, path, **options)
 
     monkeypatch.setattr(segment_files, "Graph", load)
     after = _found(tmp_path / "moved")
