@@ -147,8 +147,9 @@ class PendingCall(Call, ABC):
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
         """Starts to read the message. Once it has arrived, gRPC's event thread calls `arrived`.
 
-        `arrived` is also called if the call ends before its message arrives. In this case,
-        `take_message` returns False.
+        Must be called in gRPC's event thread while it submits the call, because it then holds the
+        lock of the call. `arrived` is also called if the call ends before its message arrives. In
+        this case, `take_message` returns False.
         """
         read = _server._receive_message(self._state, self._rpc.call, self._formats[0])
 
@@ -160,19 +161,17 @@ class PendingCall(Call, ABC):
                 _log.exception("arrival_failed")
             return ending
 
-        with self._state.condition:
-            self._rpc.call.start_server_batch(
-                (cygrpc.ReceiveMessageOperation(_NO_FLAGS),), completed
-            )
-            self._state.due.add(_server._RECEIVE_MESSAGE_TOKEN)
+        operation = cygrpc.ReceiveMessageOperation(_NO_FLAGS)
+        self._rpc.call.start_server_batch((operation,), completed)
+        self._state.due.add(_server._RECEIVE_MESSAGE_TOKEN)
 
     def take_message(self) -> bool:
         """Stores the message that has arrived, so that `run` passes the message to the handler.
 
-        Returns False if the call ended before its message arrived.
+        Must be called in gRPC's event thread, the only one that sets the message. Returns False if
+        the call ended before its message arrived.
         """
-        with self._state.condition:
-            self.message, self._state.request = self._state.request, None
+        self.message, self._state.request = self._state.request, None
         self._argument = self._get_message
         self.arrived_s = time.monotonic()
         return self.message is not None

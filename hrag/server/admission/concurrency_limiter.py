@@ -86,7 +86,7 @@ class ConcurrencyLimiter:
         Returns False if the call has to wait. Raises TooBusy if too many calls of the tenant wait.
         """
         with self._lock:
-            state = self._state(tenant)
+            state = self._tenants.get(tenant) or self._new_state(tenant)
             if state.running >= self._limit(tenant):
                 self._check_waiting(tenant, state)
                 state.waiting.append(call)
@@ -116,7 +116,7 @@ class ConcurrencyLimiter:
         with self._lock:
             state = self._tenants[tenant]
             state.running -= 1
-            ready = self._take_ready(tenant, state)
+            ready = self._take_ready(tenant, state) if state.waiting else ()
             self._forget(tenant, state)
         for call in ready:
             self._run(call)
@@ -128,7 +128,7 @@ class ConcurrencyLimiter:
         tenant wait.
         """
         with self._lock:
-            state = self._state(tenant)
+            state = self._tenants.get(tenant) or self._new_state(tenant)
             self._check_waiting(tenant, state)
             state.suspended += 1
 
@@ -155,10 +155,8 @@ class ConcurrencyLimiter:
             state.suspended -= 1
             self._forget(tenant, state)
 
-    def _state(self, tenant: str) -> _Tenant:
-        state = self._tenants.get(tenant)
-        if state is None:
-            state = self._tenants[tenant] = _Tenant()
+    def _new_state(self, tenant: str) -> _Tenant:
+        state = self._tenants[tenant] = _Tenant()
         return state
 
     def _forget(self, tenant: str, state: _Tenant) -> None:
@@ -167,7 +165,7 @@ class ConcurrencyLimiter:
 
     def _limit(self, tenant: str) -> int:
         self._recent.note(tenant)
-        is_alone = self._recent.is_alone and len(self._tenants) == 1
+        is_alone = len(self._tenants) == 1 and self._recent.is_alone
         return self._limit_alone if is_alone else self._limit_beside_others
 
     def _check_waiting(self, tenant: str, state: _Tenant) -> None:

@@ -145,14 +145,14 @@ class AdmissionExecutor:
             self._start_stream(call)
         elif lane is Lane.INLINE:
             call.account = call.peer_host()
-            self._arriving_inline.add(call)
+            count = self._arriving_inline.add(call)
             call.receive(self._arrived_inline)
-            if len(self._arriving_inline) > MAX_ARRIVING_INLINE:
+            if count > MAX_ARRIVING_INLINE:
                 self._end_oldest(self._arriving_inline, MAX_ARRIVING_INLINE)
         else:
-            self._arriving.add(call)
+            count = self._arriving.add(call)
             call.receive(self._arrived)
-            if len(self._arriving) > MAX_ARRIVING:
+            if count > MAX_ARRIVING:
                 self._end_oldest(self._arriving, MAX_ARRIVING)
         return _SUBMITTED
 

@@ -37,13 +37,10 @@ class Timeouts(Generic[Entry]):
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
         self._thread.start()
 
-    def __len__(self) -> int:
-        """Returns the count of entries that have neither expired nor been removed."""
-        return len(self._since_s)
-
-    def add(self, entry: Entry) -> None:
-        """Adds an entry, whose time limit starts now."""
+    def add(self, entry: Entry) -> int:
+        """Adds an entry, whose time limit starts now. Returns the count of entries."""
         self._since_s[entry] = time.monotonic()
+        return len(self._since_s)
 
     def remove(self, entry: Entry) -> bool:
         """Removes an entry; returns False if the entry has expired or was removed before."""

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn, cast
 
 import grpc
@@ -109,6 +109,7 @@ def _abort(context: grpc.ServicerContext, status: Any, call_id: str) -> NoReturn
     raise AssertionError("abort_with_status returned, although it must raise")
 
 
+@cache  # A server has few methods, and unknown methods have one name.
 def _short_name(method: str) -> str:
     return method.rpartition("/")[2]
 
@@ -181,8 +182,7 @@ class ServerCall(PendingCall):
         self._context = context
         self._id = request_id.request_id(context)
         # The time at which a stream last received or sent a message.
-        self._active_s = time.monotonic()
-        self._started = time.perf_counter()
+        self._active_s = self._started_s = time.monotonic()
         self.deadline = deadline_from(context, self._default_s(), self.activity_check())
         context.set_trailing_metadata(((REQUEST_ID, self._id),))
         metrics.call_started()
@@ -194,7 +194,7 @@ class ServerCall(PendingCall):
         """
         if self.lane is Lane.STREAM:
             return math.inf
-        return self._limits.deadline_s - (time.monotonic() - self.arrived_s)
+        return self._limits.deadline_s - (self._started_s - self.arrived_s)
 
     def admit(self, raw: bytes) -> Any:
         """Returns the parsed request if the caller is authorized and its rate limits permit it.
@@ -335,7 +335,7 @@ class ServerCall(PendingCall):
         """
         if self.is_left_open:
             return
-        method, seconds = self._method.name, time.perf_counter() - self._started
+        method, seconds = self._method.name, time.monotonic() - self._started_s
         metrics.call_finished(_short_name(method), self.code, seconds)
         ms = round(seconds * 1e3, 3)
         if self._reason:

@@ -1,6 +1,7 @@
 """The deadline of a call: the client's deadline, or the server's if the client sets none."""
 
 import math
+import time
 from collections.abc import Callable
 
 import grpc
@@ -33,7 +34,7 @@ def deadline_from(
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:
         remaining_s = default_s
-    return Deadline.after(remaining_s, is_active, _yield_to_others)
+    return Deadline(time.monotonic() + remaining_s, is_active, _yield_to_others)
 
 
 def _yield_to_others() -> None:

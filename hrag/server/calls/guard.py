@@ -10,7 +10,7 @@ counts as one call.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from hrag.server.auth import ANY_TENANT, REFUSAL, Authenticate, Identity, Role
 from hrag.server.calls.rate_limiter import RateLimiter
@@ -176,7 +176,7 @@ class CallGuard:
         invalid, and PermissionDenied if the credential's role does not permit the method, or if the
         method is about all tenants and the credential is not.
         """
-        rule = self._required_rule()
+        rule = self._rule or self._no_rule()
         if self._authenticate is None:
             self.role = Role.ADMIN
             return None
@@ -210,9 +210,11 @@ class CallGuard:
 
     def check_tenants(self, identity: Identity | None, request: Any) -> None:
         """Raises PermissionDenied if `identity` may not act for one of the request's tenants."""
-        self._tenants = self._required_rule().tenants(request)
-        for tenant_id in self._tenants:
-            _check_tenant(identity, tenant_id)
+        rule = self._rule or self._no_rule()
+        self._tenants = rule.tenants(request)
+        if identity is not None:
+            for tenant_id in self._tenants:
+                _check_tenant(identity, tenant_id)
 
     def account_of(self, message: bytes) -> str:
         """Returns the account against whose limits a request counts, without parsing the request.
@@ -222,11 +224,13 @@ class CallGuard:
         which depends on the credential. So a caller cannot choose another account by changing the
         order of the fields. Raises PermissionDenied if the caller may not act for the tenant.
         """
-        tenant_id = _first_text(message, self._required_rule().depth)
+        rule = self._rule or self._no_rule()
+        tenant_id = _first_text(message, rule.depth)
         if not is_name(tenant_id):
             return self.account
         self._tenants = (tenant_id,)
-        _check_tenant(self._identity, tenant_id)
+        if self._identity is not None:
+            _check_tenant(self._identity, tenant_id)
         return tenant_id
 
     def try_acquire(self) -> RateQuotaExceeded | None:
@@ -247,14 +251,12 @@ class CallGuard:
             fields["credential"] = self._credential
         return fields
 
-    def _required_rule(self) -> Rule:
-        if self._rule is None:
-            raise PermissionDenied(f"no caller may call the method {self._method}")
-        return self._rule
+    def _no_rule(self) -> NoReturn:
+        raise PermissionDenied(f"no caller may call the method {self._method}")
 
 
-def _check_tenant(identity: Identity | None, tenant_id: str) -> None:
-    if identity is not None and not identity.may_act_for(tenant_id):
+def _check_tenant(identity: Identity, tenant_id: str) -> None:
+    if not identity.may_act_for(tenant_id):
         raise PermissionDenied(f"this credential may not act for tenant {quoted(tenant_id)}")
 
 

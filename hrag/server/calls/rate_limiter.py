@@ -75,8 +75,11 @@ class RateLimiter:
         excess is made up for.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
-        quotas = [(tenant, count, self._quota_of(tenant)) for tenant, count in calls.items()]
-        limited = [entry for entry in quotas if entry[2].calls_per_s is not None]
+        limited = [
+            (tenant, count, quota)
+            for tenant, count in calls.items()
+            if (quota := self._quota_of(tenant)).calls_per_s is not None
+        ]
         if not limited:
             return None
         with self._lock:
