@@ -11,6 +11,9 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
+# Hundreds of processes start in the tests, so Python must store compiled code.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-citus test-endurance test-models fuzz test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-attacks bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
 
 setup: $(STAMP)

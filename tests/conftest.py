@@ -43,6 +43,15 @@ hypothesis_settings.load_profile("default")
 # the settings of a developer are removed from the environment of the tests.
 _CITUS_DSN = os.environ.get("HRAG_TEST_CITUS_DSN", "")
 
+_TESTS = Path(__file__).parent
+# In these folders, every test has the marker with the name of the folder.
+_GROUPS = frozenset(
+    {
+        *("attacks", "browser", "clients", "containers"),
+        *("docs", "endurance", "frameworks", "models"),
+    }
+)
+
 # Longer bytes are not shown in the ids of tests.
 _MAX_ID_BYTES = 40
 
@@ -65,12 +74,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part-seed", default="")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the folder of a group of tests if `-m` excludes its marker.
+
+    The folder of a group has the name of the group's marker. Without this, each process would
+    import thousands of tests that it does not run.
+    """
+    expression = config.getoption("markexpr")
+    is_left_out = f"not {collection_path.name}" in expression.split(" and ")
+    is_group = collection_path.parent == _TESTS and collection_path.name in _GROUPS
+    return True if is_group and is_left_out and " or " not in expression else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keeps the modules of one part. Equal seeds choose equal parts in all processes.
 
     Modules are kept whole, because the tests of a module share servers and other costly fixtures.
     """
     parts, seed = config.getoption("parts"), config.getoption("part_seed")
+    if parts == 1:
+        return
     items[:] = [item for item in items if crc32(f"{seed} {item.location[0]}".encode()) % parts == 0]
 
 

@@ -232,18 +232,20 @@ def _floor_and_room(name: str) -> tuple[int, str]:
     raise AssertionError(f"add the package of {name} to FLOORS and to ARCHITECTURE.md")
 
 
-PLACED_MODULES = [name for name in MODULES if name not in ("hrag", "setup")]
-
-
-@pytest.mark.parametrize("name", PLACED_MODULES)
-def test_imports_run_down(name: str) -> None:
+def _imports_of_higher_floors(name: str) -> Iterator[str]:
+    """Yields what a module imports that is neither in its package nor on a lower floor."""
     floor, room = _floor_and_room(name)
     for imported in _imports(name):
-        if not any(_is_in(imported, package) for package in OURS):
-            continue
-        other_floor, other_room = _floor_and_room(imported)
-        is_below = other_floor < floor or other_room == room
-        assert is_below, f"{name} imports {imported}, which does not lie on a lower floor"
+        if any(_is_in(imported, package) for package in OURS):
+            other_floor, other_room = _floor_and_room(imported)
+            if other_floor >= floor and other_room != room:
+                yield imported
+
+
+def test_imports_run_down() -> None:
+    placed = [name for name in MODULES if name not in ("hrag", "setup")]
+    upward = {name: [*_imports_of_higher_floors(name)] for name in placed}
+    assert {name: imported for name, imported in upward.items() if imported} == {}
 
 
 def test_the_product_imports_values_not_the_public_names() -> None:
@@ -280,21 +282,27 @@ def test_only_tests_of_an_engine_and_benchmarks_import_it(engine: str) -> None:
 def _rank_and_part(package: str, name: str) -> tuple[int, str]:
     """Returns the part of `package` that contains a module, after the part's line in PARTS."""
     part = name.removeprefix(f"{package}.").split(".")[0]
-    return next((rank, part) for rank, parts in enumerate(PARTS[package]) if part in parts)
+    for rank, parts in enumerate(PARTS[package]):
+        if part in parts:
+            return rank, part
+    raise AssertionError(f"add the part {part} to PARTS of {package} and to ARCHITECTURE.md")
 
 
-IN_PARTS = [
-    (package, name) for package in PARTS for name in MODULES if name.startswith(f"{package}.")
-]
-
-
-@pytest.mark.parametrize(("package", "name"), IN_PARTS)
-def test_imports_between_parts_of_a_package_run_down(package: str, name: str) -> None:
+def _imports_of_higher_parts(package: str, name: str) -> Iterator[str]:
+    """Yields what a module imports of higher parts, or of parts in the same line of PARTS."""
     rank, part = _rank_and_part(package, name)
     for imported in _imports(name):
         if imported.startswith(f"{package}."):
             other_rank, other_part = _rank_and_part(package, imported)
-            assert other_rank < rank or other_part == part, f"{name} imports {imported}"
+            if other_rank >= rank and other_part != part:
+                yield imported
+
+
+@pytest.mark.parametrize("package", PARTS)
+def test_imports_between_parts_of_a_package_run_down(package: str) -> None:
+    names = [name for name in MODULES if name.startswith(f"{package}.")]
+    upward = {name: [*_imports_of_higher_parts(package, name)] for name in names}
+    assert {name: imported for name, imported in upward.items() if imported} == {}
 
 
 @pytest.mark.parametrize("package", PARTS)

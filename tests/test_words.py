@@ -284,6 +284,7 @@ def _class_names(name: str) -> list[str]:
     return [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
 
 
+@cache
 def _classes() -> dict[str, list[str]]:
     """Returns the modules of each class of the product, by the name of the class."""
     classes = defaultdict(list)
