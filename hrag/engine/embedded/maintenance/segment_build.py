@@ -26,6 +26,7 @@ from hrag.engine.embedded.maintenance.build_plan import (
     with_newest_analyzer,
 )
 from hrag.engine.embedded.segments import leaves, manifest, segment_files, vector_part
+from hrag.engine.embedded.segments.background_insert import BackgroundInsert
 from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.manifest import Contents, ManifestEntry
 from hrag.engine.embedded.segments.postings_part import PostingsPart
@@ -99,7 +100,8 @@ def build(
     """Builds the segment that `plan` describes, and adds it to the collection's manifest.
 
     Leaves are read in blocks of about `block_leaves` leaves. `before_block` is called before each
-    block. The function `insert` inserts the vectors of a block into the vector index.
+    block. The function `insert` inserts the vectors of a block into the vector index. It is called
+    in a second thread, while the next block is read.
 
     Returns the record of the segment, or None if the segment would have no leaves or the collection
     has been deleted. Raises OSError or StorageFull if the disk is full, and any exception that
@@ -143,10 +145,12 @@ def _build(
 ) -> SegmentRecord | None:
     bytes_per_leaf = _FLOAT_BYTES * plan.settings.dimension + _OVERHEAD_BYTES
     store.require_space(plan.max_leaves * bytes_per_leaf)
-    builder, vectors, documents = _begin(store, plan, insert)
-    for block in _blocks(documents, block_leaves):
-        before_block()
-        _add(store, plan, builder, block)
+    with BackgroundInsert(insert) as background:
+        builder, vectors, documents = _begin(store, plan, background)
+        for block in _blocks(documents, block_leaves):
+            before_block()
+            _add(store, plan, builder, block)
+        background.wait()
     reach("seal.built" if plan.tail else "merge.built")
     labels = builder.labels()
     items = 0 if vectors is None else vectors.item_count

@@ -3,8 +3,9 @@
 A segment has a vector part, a postings part, or both. Each part is one kind of index over the rows
 of the segment and has separate files. A row is a leaf. The builder passes every block of leaves to
 each part, and stores the label and the ancestors of each row, which all parts share. During a
-build, memory contains the unfinished indexes and one block of leaves. So most vectors of the
-segment are in memory only once, in the unfinished index.
+build, memory contains the unfinished indexes and two blocks of leaves: one is being inserted while
+the next one is read. So most vectors of the segment are in memory only once, in the unfinished
+index.
 """
 
 from collections.abc import Mapping, Sequence

@@ -20,6 +20,7 @@ from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import INDEX, LoadedSegment
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.host.cores import usable_cores
+from hrag.host.huge_pages import huge_pages
 from hrag.models.embedding import Vectors
 
 # hnswlib compares vectors by their inner product. It is equal to their cosine, because all vectors
@@ -138,9 +139,10 @@ def rows_of_items(
 def new_index(dimension: int, capacity: int) -> hnswlib.Index:
     """Returns an empty index for at most `capacity` vectors."""
     index = hnswlib.Index(space=SPACE, dim=dimension)
-    index.init_index(
-        max_elements=capacity, M=_M, ef_construction=_EF_CONSTRUCTION, random_seed=_SEED
-    )
+    with huge_pages(_vector_bytes(dimension, capacity)):
+        index.init_index(
+            max_elements=capacity, M=_M, ef_construction=_EF_CONSTRUCTION, random_seed=_SEED
+        )
     return index
 
 
@@ -151,9 +153,18 @@ def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.In
     a verified copy of the file. Raises DamagedSegment, or OSError when the disk is full.
     """
     index = hnswlib.Index(space=record.space, dim=record.dimension)
-    with segment_files.verified_copy(folder, record, INDEX) as path:
-        index.load_index(str(path), max_elements=max(capacity, record.items))
+    capacity = max(capacity, record.items)
+    with (
+        segment_files.verified_copy(folder, record, INDEX) as path,
+        huge_pages(_vector_bytes(record.dimension, capacity)),
+    ):
+        index.load_index(str(path), max_elements=capacity)
     return index
+
+
+def _vector_bytes(dimension: int, capacity: int) -> int:
+    """Returns the size of the vectors in an index, which hnswlib allocates in one piece."""
+    return capacity * dimension * np.dtype(np.float32).itemsize
 
 
 def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:

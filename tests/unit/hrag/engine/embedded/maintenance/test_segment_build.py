@@ -1,8 +1,11 @@
 """Tests of sealing: the whole tail becomes a segment, or nothing changes."""
 
 import os
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
-from hrag.engine.embedded.segments import manifest, segment_files
+from hrag.engine.embedded.segments import manifest, segment_files, vector_part
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.errors import StorageFull
 from tests.conftest import Engine
 from tests.support.documents.fakes import (
@@ -23,6 +27,8 @@ from tests.support.documents.fakes import (
     sentences,
     unit_vectors,
 )
+
+WAIT_S = 30
 
 
 @pytest.fixture
@@ -209,3 +215,68 @@ def test_a_sealed_store_is_sound(engine, model):
     report = check(engine.store)
     assert (report.collections, report.documents, report.segments) == (1, 4, 1)
     assert (report.leaves, report.problems) == (model.leaf_count, ())
+
+
+# Tests of inserting in a second thread.
+
+
+def build_of_tail(engine: Engine, **options: Any) -> SegmentRecord | None:
+    """Builds a segment of the tail in blocks of one document."""
+    plan = build_plan.seal_plan(engine.store, engine.open().collection_id, 1)
+    assert plan is not None
+    return segment_build.build(engine.store, plan, block_leaves=1, **options)
+
+
+def test_the_next_block_is_read_while_vectors_are_inserted(engine, model):
+    blocks = 0
+    is_second_begun = threading.Event()
+
+    def count_blocks() -> None:
+        nonlocal blocks
+        blocks += 1
+        if blocks == 2:
+            is_second_begun.set()
+
+    def insert(*args: Any) -> None:
+        assert is_second_begun.wait(WAIT_S)
+        vector_part.insert(*args)
+
+    record = build_of_tail(engine, before_block=count_blocks, insert=insert)
+    assert record is not None
+    assert (blocks, record.rows) == (4, model.leaf_count)
+
+
+@pytest.mark.parametrize("failing", [1, 2, 4])
+def test_a_block_that_cannot_be_inserted_ends_the_build(engine, model, failing):
+    calls: list[int] = []
+
+    def insert(*args: Any) -> None:
+        calls.append(1)
+        if len(calls) == failing:
+            raise RuntimeError("no memory")
+        vector_part.insert(*args)
+
+    with pytest.raises(RuntimeError, match="no memory"):
+        build_of_tail(engine, insert=insert)
+    assert len(calls) == failing
+    assert_tail_only(engine, model)
+
+
+def test_a_build_that_is_ended_waits_for_the_block_that_is_being_inserted(engine, model):
+    running = threading.Event()
+    inserted: list[int] = []
+
+    def insert(index: Any, vectors: Any, items: Any) -> None:
+        running.set()
+        time.sleep(0.02)
+        inserted.append(len(items))
+
+    def end() -> None:
+        if running.is_set():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_of_tail(engine, before_block=end, insert=insert)
+    assert inserted
+    assert "insert" not in {thread.name.partition("_")[0] for thread in threading.enumerate()}
+    assert_tail_only(engine, model)
