@@ -660,13 +660,14 @@ cdef class TermExtractor:
         self.scan(buffers, WITH_JOINED)
         for i in range(buffers.occurrence_count):
             occurrence = buffers.occurrences[i]
-            result.append(Token(
-                PyUnicode_DecodeUTF8(
-                    <const char*>buffers.bytes + occurrence.start,
-                    occurrence.end - occurrence.start,
-                    NULL,
-                ),
-                is_word(buffers.classes, occurrence.start, occurrence.end),
+            text = PyUnicode_DecodeUTF8(
+                <const char*>buffers.bytes + occurrence.start,
+                occurrence.end - occurrence.start,
+                NULL,
+            )
+            # `Token(...)` would call a function in Python.
+            result.append(tuple.__new__(
+                Token, (text, is_word(buffers.classes, occurrence.start, occurrence.end))
             ))
         return result
 

@@ -59,6 +59,8 @@ def parse(text: str) -> ParsedQuery:
 
     Raises InvalidArgument for more than MAX_REQUIRED different marked parts.
     """
+    if '"' not in text and "+" not in text:
+        return ParsedQuery(text)
     required: dict[str, None] = {}
     quoted: dict[str, None] = {}
 

@@ -64,12 +64,14 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
     The result also includes terms that do not occur in the view.
     """
     terms = sorted(terms)
-    ids = np.array([term.id for term in terms], np.uint64)
+    term_ids = [term.id for term in terms]
+    ids = np.array(term_ids, np.uint64)
     in_tail = _match_tail(ids, view)
-    frequencies = np.bincount(in_tail.term_indices, minlength=len(ids)) + _segment_frequencies(
-        ids, view
-    )
-    weights = term_weights(terms, frequencies.tolist(), view.living)
+    frequencies = _segment_frequencies(term_ids, view)
+    if len(in_tail.rows):
+        in_rows_of_tail = np.bincount(in_tail.term_indices, minlength=len(ids))
+        frequencies = np.add(frequencies, in_rows_of_tail).tolist()
+    weights = term_weights(terms, frequencies, view.living)
     return LexicalQuery(
         ids=ids,
         weights=np.array(weights, np.float32),
@@ -94,30 +96,31 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
     return TermMatches(rows[living], term_indices[living], frequencies[living])
 
 
-def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """Returns in how many rows of segments each term occurs, not counting deleted rows: `int64[q]`.
+def _segment_frequencies(ids: Sequence[int], view: View) -> list[int]:
+    """Returns in how many rows of segments each term occurs, not counting deleted rows.
 
+    `ids` are the ids of the terms, ascending.
     If a segment has deleted rows, counting the other rows takes long, because the whole posting
     list of each term must be read. So the counts are cached in the view. The longest posting lists
     are those of common terms, which many queries contain, so most of these counts are found in the
     cache.
     """
     cached = view.segment_frequencies  # All threads that search the view share this cache.
-    frequencies = {term: cached.get(term) for term in ids.tolist()}
-    missing = ids[[count is None for count in frequencies.values()]]
-    if len(missing):
-        counts = np.zeros(len(missing), np.int64)
+    frequencies = {term: cached.get(term) for term in ids}
+    missing = [term for term, count in frequencies.items() if count is None]
+    if missing:
+        missing_ids, counts = np.array(missing, np.uint64), np.zeros(len(missing), np.int64)
         for segment, base, end in view.segment_rows():
             alive = view.liveness(base, end)
             if alive is not None and alive.all():
                 alive = None
-            counts += _postings(segment).document_frequencies(missing, alive)
-        counted = dict(zip(missing.tolist(), counts.tolist(), strict=True))
+            counts += _postings(segment).document_frequencies(missing_ids, alive)
+        counted = dict(zip(missing, counts.tolist(), strict=True))
         if len(cached) + len(counted) > _MAX_FREQUENCIES:
             cached.clear()
         cached.update(counted)
         frequencies.update(counted)
-    return np.array([frequencies[term] for term in ids.tolist()], np.int64)
+    return [frequencies[term] or 0 for term in ids]
 
 
 class LexicalSource:
