@@ -70,6 +70,7 @@ NAMES = (
     "_dense",
     "_forward",
     "_graph",
+    "_join_candidates",
     "_json_scan",
     "_passages",
     "_posting_lists",

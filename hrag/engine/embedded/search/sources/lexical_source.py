@@ -38,8 +38,8 @@ class TermMatches:
     frequencies: NDArray[np.uint32]
 
 
-_NONE = np.empty(0, np.uint32)
-_NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
+_NO_ROWS = np.empty(0, np.uint32)
+_NO_MATCHES = TermMatches(_NO_ROWS, _NO_ROWS, _NO_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,50 +134,47 @@ class LexicalSource:
 
         Rows that contain no term of the query are not returned.
         """
-        candidates = [_best_in_tail(query, eligible, count)]
+        return self.candidates_and_scores(query, eligible, count, _NO_ROWS)[0]
+
+    def candidates_and_scores(
+        self, query: LexicalQuery, eligible: EligibleRows, count: int, requested: RowNumbers
+    ) -> tuple[Candidates, Scores]:
+        """Returns the same as `candidates`, and the BM25 score of each row in `requested`.
+
+        `requested` are eligible rows, ascending: `uint32[n]`. Their scores are `float32[n]`.
+        """
+        view, parts = eligible.view, []
+        requested_scores = np.zeros(len(requested), np.float32)
         for segment, base, allowed in _segments_with_masks(eligible):
             end = base + segment.record.rows
-            rows, scores = _postings(segment).best(
+            start, stop = requested.searchsorted((base, end)) if len(requested) else (0, 0)
+            rows, scores, requested_scores[start:stop] = _postings(segment).best_and_scores(
                 query.ids,
                 query.weights,
                 *query.norm,
-                eligible.view.lengths[base:end],
+                view.lengths[base:end],
                 allowed,
                 count + 1,  # If more than `count` rows are found, there are further matches.
+                requested[start:stop] - np.uint32(base),
             )
             complete = len(rows) <= count
-            candidates.append(
-                Candidates(rows + np.uint32(base), scores, exact=True, complete=complete)
-            )
-        return best_of(candidates, count)
-
-    def scores(self, query: LexicalQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the BM25 score of each row in `rows`: `float32[n]`.
-
-        `rows` are row numbers of the view, ascending.
-        """
-        scores = np.zeros(len(rows), np.float32)
+            parts.append(Candidates(rows + np.uint32(base), scores, exact=True, complete=complete))
         tail_rows, tail_scores = _tail_scores(query, view)
-        first = np.searchsorted(rows, view.tail_base)
-        positions = np.searchsorted(tail_rows, rows[first:])
-        has_term = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[positions] == rows[first:]
-        scores[first:][has_term] = tail_scores[positions[has_term]]
-        for segment, base, end in view.segment_rows():
-            start, stop = np.searchsorted(rows, (base, end))
-            if start < stop:
-                scores[start:stop] = _postings(segment).scores(
-                    query.ids,
-                    query.weights,
-                    *query.norm,
-                    view.lengths[base:end],
-                    rows[start:stop] - np.uint32(base),
-                )
-        return scores
+        if len(tail_rows):
+            parts.append(_best_in_tail(tail_rows, tail_scores, eligible, count))
+            positions = tail_rows.searchsorted(requested)
+            has_term = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[positions] == requested
+            requested_scores[has_term] = tail_scores[positions[has_term]]
+        return best_of(parts, count), requested_scores
 
 
-def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
-    """Returns the `count` eligible rows of the tail with the highest scores."""
-    rows, scores = _tail_scores(query, eligible.view)
+def _best_in_tail(
+    rows: RowNumbers, scores: Scores, eligible: EligibleRows, count: int
+) -> Candidates:
+    """Returns the `count` eligible rows of the tail with the highest scores.
+
+    `rows` are the rows of the tail that contain a term of the query, and `scores` their scores.
+    """
     if eligible.rows is not None:
         is_eligible = is_in(rows, eligible.rows)
         rows, scores = rows[is_eligible], scores[is_eligible]
