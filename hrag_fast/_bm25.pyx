@@ -60,7 +60,12 @@ cdef extern from *:
     #define HRAG_CPU_CLONES
     #endif
 
-    enum { HRAG_LANES = 16, HRAG_SCAN = 16, HRAG_BATCH = 256 };
+    enum { HRAG_LANES = 16, HRAG_SCAN = 32, HRAG_BATCH = 256 };
+    #define HRAG_FOUR_BITS(n) 1u << n, 2u << n, 4u << n, 8u << n
+    static const uint32_t HRAG_BITS[HRAG_SCAN] = {
+        HRAG_FOUR_BITS(0), HRAG_FOUR_BITS(4), HRAG_FOUR_BITS(8), HRAG_FOUR_BITS(12),
+        HRAG_FOUR_BITS(16), HRAG_FOUR_BITS(20), HRAG_FOUR_BITS(24), HRAG_FOUR_BITS(28),
+    };
     enum { HRAG_LONG = 7 };  // A frequency of 7 or more is in a second unit.
 
     // Adds a term's shares to the sums of the rows of one window. `lengths` are the lengths of
@@ -101,19 +106,15 @@ cdef extern from *:
         }
     }
 
-    // Writes the rows whose sum is above the bound. Returns the count of these rows. Few rows are
-    // above it, so groups of rows are compared first.
+    // Writes the rows whose sum is above the bound. Returns the count of these rows. The compiler
+    // compares a group of rows by vector code, and a bit stands for each row above the bound.
     HRAG_CPU_CLONES
     static size_t hrag_above(const float* sums, size_t count, float bound, uint16_t* rows) {
         size_t written = 0, i = 0;
         for (; i + HRAG_SCAN <= count; i += HRAG_SCAN) {
-            int any = 0;
-            for (size_t j = 0; j < HRAG_SCAN; j++) any |= sums[i + j] > bound;
-            if (!any) continue;
-            for (size_t j = 0; j < HRAG_SCAN; j++) {  // The loop body has no branch to predict.
-                rows[written] = (uint16_t)(i + j);
-                written += sums[i + j] > bound;
-            }
+            uint32_t above = 0;
+            for (size_t j = 0; j < HRAG_SCAN; j++) above |= sums[i + j] > bound ? HRAG_BITS[j] : 0;
+            for (; above; above &= above - 1) rows[written++] = (uint16_t)(i + __builtin_ctz(above));
         }
         for (; i < count; i++)
             if (sums[i] > bound) rows[written++] = (uint16_t)i;
@@ -190,8 +191,8 @@ cdef cppclass Window:
     size_t units  # The number of units in all blocks.
     vector[Block] blocks  # One block for each term that occurs in the window, in order of terms.
     vector[float] weights  # One weight per block.
-    vector[float] sums  # One sum per row. All sums are zero before a window is read.
-    vector[uint16_t] chosen  # Space for a list of rows, relative to `first`.
+    float[WINDOW_ROWS] sums  # One sum per row. All sums are zero before a window is read.
+    uint16_t[WINDOW_ROWS] chosen  # Space for a list of rows, relative to `first`.
 
 
 cdef class Postings(PostingLists):
@@ -381,8 +382,7 @@ cdef int rank(
     cdef uint32_t number = lowest_window(cursors)
     window.blocks.reserve(cursors.size())
     window.weights.reserve(cursors.size())
-    window.sums.resize(WINDOW_ROWS)
-    window.chosen.resize(WINDOW_ROWS)
+    memset(window.sums, 0, sizeof(window.sums))
     ranking.keys.reserve(min(2 * ranking.count, <size_t>index.header.rows))
     while number != NO_WINDOW:
         window.first = <size_t>number << WINDOW_BITS
@@ -493,7 +493,7 @@ cdef void add_blocks(Window& window, const Query* query) noexcept nogil:
     for i in range(window.blocks.size()):
         hrag_add(
             window.blocks[i].first, window.blocks[i].end, window.weights[i],
-            query.norm_base, query.norm_per_term, query.lengths + window.first, window.sums.data(),
+            query.norm_base, query.norm_per_term, query.lengths + window.first, window.sums,
         )
 
 
@@ -503,13 +503,13 @@ cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) no
     # A row with the same score as the ranking's last row ranks after that row, because earlier
     # windows have lower rows. So only rows with a higher sum are ranked.
     cdef size_t count = hrag_above(
-        window.sums.data(), window.rows, score_in(ranking.last), window.chosen.data()
+        window.sums, window.rows, score_in(ranking.last), window.chosen
     )
     for i in range(count):
         row = window.chosen[i]
         if allowed == NULL or allowed[window.first + row]:
             ranking.add(window.sums[row], window.first + row)
-    memset(window.sums.data(), 0, window.rows * sizeof(float))
+    memset(window.sums, 0, window.rows * sizeof(float))
 
 
 cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
