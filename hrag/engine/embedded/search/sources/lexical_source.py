@@ -158,7 +158,8 @@ class LexicalSource:
                 requested[start:stop] - np.uint32(base),
             )
             complete = len(rows) <= count
-            parts.append(Candidates(rows + np.uint32(base), scores, exact=True, complete=complete))
+            rows, scores = rows[:count] + np.uint32(base), scores[:count]
+            parts.append(Candidates(rows, scores, exact=True, complete=complete))
         tail_rows, tail_scores = _tail_scores(query, view)
         if len(tail_rows):
             parts.append(_best_in_tail(tail_rows, tail_scores, eligible, count))
