@@ -10,15 +10,17 @@ from collections import namedtuple
 
 import numpy as np
 
-from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libcpp.algorithm cimport sort
-from libcpp.pair cimport pair
 from libcpp.vector cimport vector
+
+from hrag_fast._climb cimport array_of
 
 JoinedCandidates = namedtuple("JoinedCandidates", ("rows", "lexical", "dense", "unscored"))
 
-ctypedef pair[uint32_t, float] Scored
+cdef object UINT32 = np.dtype(np.uint32)
+cdef object FLOAT32 = np.dtype(np.float32)
+cdef object INT64 = np.dtype(np.int64)
 
 
 def join_candidates(
@@ -30,7 +32,9 @@ def join_candidates(
 ):
     """Joins the candidates of two sources; see `_join_candidates.pyi`."""
     cdef size_t i, j = 0, n = term_rows.shape[0], m = vector_rows.shape[0]
-    cdef vector[Scored] by_terms
+    cdef uint32_t row
+    cdef float score
+    cdef vector[uint64_t] by_terms  # `row << 32 | index`
     cdef vector[uint32_t] rows
     cdef vector[float] lexical, dense
     cdef vector[int64_t] unscored
@@ -43,24 +47,30 @@ def join_candidates(
                 f"vector_rows[{i}] is {vector_rows[i]}; it must be above vector_rows[{i - 1}], "
                 f"{vector_rows[i - 1]}"
             )
+    by_terms.resize(n)
     for i in range(n):
-        by_terms.push_back(Scored(term_rows[i], term_scores[i]))
+        by_terms[i] = <uint64_t>term_rows[i] << 32 | i
     sort(by_terms.begin(), by_terms.end())
+    rows.reserve(n + m)
+    lexical.reserve(n + m)
+    dense.reserve(n + m)
+    unscored.reserve(n)
     for i in range(n):
-        while j < m and vector_rows[j] < by_terms[i].first:
+        row, score = <uint32_t>(by_terms[i] >> 32), term_scores[<uint32_t>by_terms[i]]
+        while j < m and vector_rows[j] < row:
             add(rows, lexical, dense, vector_rows[j], lexical_scores[j], vector_scores[j])
             j += 1
-        if j < m and vector_rows[j] == by_terms[i].first:
+        if j < m and vector_rows[j] == row:
             continue  # The row is added with its score by vector.
         unscored.push_back(<int64_t>rows.size())
-        add(rows, lexical, dense, by_terms[i].first, by_terms[i].second, 0)
+        add(rows, lexical, dense, row, score, 0)
     for j in range(j, m):
         add(rows, lexical, dense, vector_rows[j], lexical_scores[j], vector_scores[j])
     return tuple.__new__(JoinedCandidates, (
-        array_of(np.uint32, rows.data(), rows.size(), sizeof(uint32_t)),
-        array_of(np.float32, lexical.data(), lexical.size(), sizeof(float)),
-        array_of(np.float32, dense.data(), dense.size(), sizeof(float)),
-        array_of(np.int64, unscored.data(), unscored.size(), sizeof(int64_t)),
+        array_of(UINT32, rows.data(), rows.size(), sizeof(uint32_t)),
+        array_of(FLOAT32, lexical.data(), lexical.size(), sizeof(float)),
+        array_of(FLOAT32, dense.data(), dense.size(), sizeof(float)),
+        array_of(INT64, unscored.data(), unscored.size(), sizeof(int64_t)),
     ))
 
 
@@ -82,13 +92,3 @@ cdef int check_length(str name, size_t length, size_t expected) except -1:
     if length != expected:
         raise ValueError(f"{name} has {length} entries; it must have {expected}, as its rows")
     return 0
-
-
-cdef object array_of(dtype, const void* values, size_t count, size_t size):
-    """Returns a new array with a copy of the values."""
-    array = np.empty(count, dtype)
-    cdef unsigned char[::1] out
-    if count:
-        out = array.view(np.uint8)
-        memcpy(&out[0], values, count * size)
-    return array
