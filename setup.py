@@ -71,6 +71,7 @@ NAMES = (
     "_forward",
     "_graph",
     "_graph_file",
+    "_join_candidates",
     "_json_scan",
     "_passages",
     "_posting_lists",

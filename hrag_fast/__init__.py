@@ -9,6 +9,7 @@
   index. `hrag/text/bm25.py` has the formula.
 * `unit_vector` scales the vector of a query to length 1.
 * `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
+* `join_candidates` joins the leaves that two sources found.
 * `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
 * `JsonSchema` writes encoded messages as JSON. `json_size` counts the values of a JSON document
@@ -57,6 +58,7 @@ try:
     from hrag_fast._dense import SEARCH_COST, DenseSearch, NearestRows, SegmentVectors
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch
+    from hrag_fast._join_candidates import JoinedCandidates, join_candidates
     from hrag_fast._json_scan import json_size
     from hrag_fast._passages import CitedDocument, PassageDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
@@ -101,6 +103,7 @@ __all__ = [
     "GraphSearch",
     "Groups",
     "Int8Matrix",
+    "JoinedCandidates",
     "JsonSchema",
     "LeafTerms",
     "Matches",
@@ -122,6 +125,7 @@ __all__ = [
     "fold",
     "forward_matches",
     "inside_word",
+    "join_candidates",
     "json_size",
     "matched_sentence",
     "merged_spans",

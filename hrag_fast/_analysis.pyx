@@ -117,6 +117,8 @@ cdef enum:
 MAX_FREQUENCY = FREQUENCY_LIMIT
 cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
 
+cdef uint64_t VARIES = <uint64_t>1 << 56  # Set beside an id if the word may have variants.
+cdef uint64_t ID_BITS = VARIES - 1
 cdef uint64_t ALL_IDS = 0xFFFFFFFFFFFFFFFF  # See `Buffers.wanted`.
 
 cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
@@ -133,7 +135,7 @@ cdef struct Character:
 
 cdef struct Stem:
     uint64_t word[3]  # UTF-8, padded with zeros, which no word contains.
-    uint64_t id
+    uint64_t id  # With the bit VARIES.
 
 cdef struct StemSet:
     # The words that have the same bits of a hash, in two cache lines, the newest word first. A new
@@ -660,13 +662,14 @@ cdef class TermExtractor:
         self.scan(buffers, WITH_JOINED)
         for i in range(buffers.occurrence_count):
             occurrence = buffers.occurrences[i]
-            result.append(Token(
-                PyUnicode_DecodeUTF8(
-                    <const char*>buffers.bytes + occurrence.start,
-                    occurrence.end - occurrence.start,
-                    NULL,
-                ),
-                is_word(buffers.classes, occurrence.start, occurrence.end),
+            text = PyUnicode_DecodeUTF8(
+                <const char*>buffers.bytes + occurrence.start,
+                occurrence.end - occurrence.start,
+                NULL,
+            )
+            # `Token(...)` would call a function in Python.
+            result.append(tuple.__new__(
+                Token, (text, is_word(buffers.classes, occurrence.start, occurrence.end))
             ))
         return result
 
@@ -712,9 +715,9 @@ cdef class TermExtractor:
         cdef uint64_t term
         while True:
             term = self.word_term(data + word, end - word)
-            buffers.emit(term, word, end)
-            if varied and may_vary(data + word, end - word):
-                self.add_variants(buffers, term, word, end)
+            buffers.emit(term & ID_BITS, word, end)
+            if varied and term & VARIES:
+                self.add_variants(buffers, term & ID_BITS, word, end)
             word = end
             while classes[word] >= JOINER:
                 word += 1
@@ -761,14 +764,17 @@ cdef class TermExtractor:
         return tuple(found)
 
     cdef inline uint64_t word_term(self, const uint8_t* word, size_t size) except? 0:
-        """Returns the id of a word's stem, or of the word if it is not stemmed."""
+        """Returns the id of a word's stem, or of the word if it is not stemmed.
+
+        The bit VARIES is set, too, if the word may have variants.
+        """
         cdef Stem key
         cdef Stem* ways
         cdef int i
         if self.stem is None:
-            return hashed(word, size)
+            return hashed(word, size) | varying(word, size)
         if size > STEM_WORD_BYTES:
-            return self.long_word_term(word, size)
+            return self.long_word_term(word, size) | varying(word, size)
         key.word[0] = hrag_padded(word, size)
         key.word[1] = hrag_padded(word + 8, size - 8) if size > 8 else 0
         key.word[2] = hrag_padded(word + 16, size - 16) if size > 16 else 0
@@ -776,7 +782,7 @@ cdef class TermExtractor:
         for i in range(STEM_WAYS):
             if is_same(ways + i, &key):
                 return ways[i].id
-        key.id = self.stemmed(word, size)
+        key.id = self.stemmed(word, size) | varying(word, size)
         for i in range(STEM_WAYS - 1, 0, -1):
             ways[i] = ways[i - 1]
         ways[0] = key
@@ -805,14 +811,14 @@ cdef class TermExtractor:
         return hashed(word, size)
 
 
-cdef inline bint may_vary(const uint8_t* word, size_t size) noexcept nogil:
-    """Returns False for a word of ASCII letters alone or of ASCII digits alone."""
+cdef uint64_t varying(const uint8_t* word, size_t size) noexcept nogil:
+    """Returns 0 for a word of ASCII letters alone or of ASCII digits alone, otherwise VARIES."""
     cdef size_t i, digits = 0
     for i in range(size):
         if word[i] >= 0x80:
-            return True
+            return VARIES
         digits += b"0" <= word[i] <= b"9"
-    return 0 < digits < size
+    return VARIES if 0 < digits < size else 0
 
 
 cdef inline uint64_t set_of(const Stem* key) noexcept nogil:
@@ -823,7 +829,7 @@ cdef inline uint64_t set_of(const Stem* key) noexcept nogil:
 
 
 cdef inline bint is_same(const Stem* a, const Stem* b) noexcept nogil:
-    return (a.word[0] ^ b.word[0] | a.word[1] ^ b.word[1] | a.word[2] ^ b.word[2]) == 0
+    return a.word[0] == b.word[0] and a.word[1] == b.word[1] and a.word[2] == b.word[2]
 
 
 cdef size_t scan_cjk(Buffers buffers, size_t place) except 0:

@@ -20,7 +20,7 @@ class Postings(PostingLists):
     sum of `weight * frequency / (frequency + norm)` over the terms of the query that the row has,
     where `norm` is `norm_base + norm_per_term * length`. `hrag/text/bm25.py` computes the weights
     and the norm, and describes the whole formula. Scores are computed in float32, and added in
-    ascending order of term ids. So the methods `best` and `scores` and the function
+    ascending order of term ids. So the methods and the function
     `hrag.text.bm25.leaf_scores` return the same bits for the same query and row.
 
     Safe to use from several threads.
@@ -56,22 +56,23 @@ class Postings(PostingLists):
         count.
         """
 
-    def scores(
+    def best_and_scores(
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
         norm_base: float,
         norm_per_term: float,
         lengths: NDArray[np.uint32],
-        rows: NDArray[np.uint32],
-    ) -> NDArray[np.float32]:
-        """Returns the score of each of `rows`, float32[m], with the same bits as in `best`.
+        allowed: NDArray[np.uint8] | None,
+        count: int,
+        requested: NDArray[np.uint32],
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+        """Returns the same as `best`, and the score of each row of `requested`, float32[k].
 
-        `rows` is uint32[m] in any order, with or without repetition. The other arguments are the
-        same as in `best`. A row without any of the terms has the score 0.
+        `requested` is uint32[k], ascending; each of these rows must be allowed. A row without any
+        of the terms has the score 0. The scores cost nearly nothing, because `best` computes them
+        anyway.
 
-        Takes O(m log m) time, and for each term the time of m look-ups in its list of postings.
-
-        Raises ValueError for the same reasons as `best`, and IndexError for a row that is not
-        below n.
+        Raises the same errors as `best`. Raises ValueError for requested rows that do not ascend or
+        are not allowed, and IndexError for a requested row that is not below n.
         """

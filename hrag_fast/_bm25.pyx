@@ -42,7 +42,6 @@ from hrag_fast._posting_lists cimport (
     check_ascending,
     check_entries,
     find_terms,
-    look_up,
     next_block,
     read_posting,
     seek,
@@ -61,7 +60,12 @@ cdef extern from *:
     #define HRAG_CPU_CLONES
     #endif
 
-    enum { HRAG_LANES = 16, HRAG_SCAN = 64, HRAG_BATCH = 256 };
+    enum { HRAG_LANES = 16, HRAG_SCAN = 32, HRAG_BATCH = 256 };
+    #define HRAG_FOUR_BITS(n) 1u << n, 2u << n, 4u << n, 8u << n
+    static const uint32_t HRAG_BITS[HRAG_SCAN] = {
+        HRAG_FOUR_BITS(0), HRAG_FOUR_BITS(4), HRAG_FOUR_BITS(8), HRAG_FOUR_BITS(12),
+        HRAG_FOUR_BITS(16), HRAG_FOUR_BITS(20), HRAG_FOUR_BITS(24), HRAG_FOUR_BITS(28),
+    };
     enum { HRAG_LONG = 7 };  // A frequency of 7 or more is in a second unit.
 
     // Adds a term's shares to the sums of the rows of one window. `lengths` are the lengths of
@@ -102,18 +106,15 @@ cdef extern from *:
         }
     }
 
-    // Writes the rows whose sum is above the bound. Returns the count of these rows.
+    // Writes the rows whose sum is above the bound. Returns the count of these rows. The compiler
+    // compares a group of rows by vector code, and a bit stands for each row above the bound.
     HRAG_CPU_CLONES
     static size_t hrag_above(const float* sums, size_t count, float bound, uint16_t* rows) {
         size_t written = 0, i = 0;
         for (; i + HRAG_SCAN <= count; i += HRAG_SCAN) {
-            int any = 0;
-            for (size_t j = 0; j < HRAG_SCAN; j++) any |= sums[i + j] > bound;
-            if (!any) continue;
-            for (size_t j = 0; j < HRAG_SCAN; j++) {  // The loop body has no branch to predict.
-                rows[written] = (uint16_t)(i + j);
-                written += sums[i + j] > bound;
-            }
+            uint32_t above = 0;
+            for (size_t j = 0; j < HRAG_SCAN; j++) above |= sums[i + j] > bound ? HRAG_BITS[j] : 0;
+            for (; above; above &= above - 1) rows[written++] = (uint16_t)(i + __builtin_ctz(above));
         }
         for (; i < count; i++)
             if (sums[i] > bound) rows[written++] = (uint16_t)i;
@@ -174,6 +175,14 @@ cdef cppclass Ranking:
         this.last = this.keys.back()
 
 
+cdef struct Requested:
+    # Rows whose scores are requested. Both arrays have `count` entries.
+    const uint32_t* rows  # Ascending.
+    float* scores
+    size_t count
+    size_t next  # How many of the rows are in the windows that were read.
+
+
 cdef cppclass Window:
     """The rows that are scored together, and their postings."""
 
@@ -182,8 +191,8 @@ cdef cppclass Window:
     size_t units  # The number of units in all blocks.
     vector[Block] blocks  # One block for each term that occurs in the window, in order of terms.
     vector[float] weights  # One weight per block.
-    vector[float] sums  # One sum per row. All sums are zero before a window is read.
-    vector[uint16_t] chosen  # Space for a list of rows, relative to `first`.
+    float[WINDOW_ROWS] sums  # One sum per row. All sums are zero before a window is read.
+    uint16_t[WINDOW_ROWS] chosen  # Space for a list of rows, relative to `first`.
 
 
 cdef class Postings(PostingLists):
@@ -200,6 +209,35 @@ cdef class Postings(PostingLists):
         size_t count,
     ):
         """Returns the rows with the highest scores; see `_bm25.pyi`."""
+        return self.search(ids, weights, norm_base, norm_per_term, lengths, allowed, count, None)[:2]
+
+    def best_and_scores(
+        self,
+        const uint64_t[::1] ids not None,
+        const float[::1] weights not None,
+        float norm_base,
+        float norm_per_term,
+        const uint32_t[::1] lengths not None,
+        const uint8_t[::1] allowed,
+        size_t count,
+        const uint32_t[::1] requested not None,
+    ):
+        """Returns the same as `best`, and the scores of requested rows; see `_bm25.pyi`."""
+        return self.search(
+            ids, weights, norm_base, norm_per_term, lengths, allowed, count, requested
+        )
+
+    cdef tuple search(
+        self,
+        const uint64_t[::1] ids,
+        const float[::1] weights,
+        float norm_base,
+        float norm_per_term,
+        const uint32_t[::1] lengths,
+        const uint8_t[::1] allowed,
+        size_t count,
+        const uint32_t[::1] requested,
+    ):
         cdef Query query = checked_query(
             &self.index, ids, weights, norm_base, norm_per_term, lengths
         )
@@ -207,49 +245,46 @@ cdef class Postings(PostingLists):
         if allowed is not None:
             check_entries("allowed", allowed.shape[0], self.index.header.rows)
             flags = &allowed[0]
+        requested_scores = np.zeros(0 if requested is None else requested.shape[0], np.float32)
+        cdef float[::1] scores_out = requested_scores
+        cdef Requested rows = Requested(NULL, &scores_out[0], 0, 0)
+        if requested is not None:
+            check_requested(requested, flags, self.index.header.rows)
+            rows.rows, rows.count = &requested[0], requested.shape[0]
         cdef vector[Cursor] cursors
         cdef size_t units = find_terms(&self.index, &ids[0], ids.shape[0], cursors)
         cdef Ranking ranking
         ranking.last = rank_key(0, 0)  # A row with the score 0 is not ranked.
-        ranking.count = min(count, <size_t>self.index.header.rows)
-        if ranking.count == 0:
+        # A ranking of at least one row needs no special case.
+        ranking.count = max(min(count, <size_t>self.index.header.rows), <size_t>1)
+        if count == 0 and rows.count == 0:
             cursors.clear()
         if units <= GIL_KEPT_UP_TO:
-            rank(&self.index, cursors, &query, flags, ranking)
+            rank(&self.index, cursors, &query, flags, &rows, ranking)
         else:
             with nogil:
-                rank(&self.index, cursors, &query, flags, ranking)
-        return ranked_arrays(ranking.keys)
+                rank(&self.index, cursors, &query, flags, &rows, ranking)
+        if ranking.keys.size() > count:
+            ranking.keys.resize(count)
+        return *ranked_arrays(ranking.keys), requested_scores
 
-    def scores(
-        self,
-        const uint64_t[::1] ids not None,
-        const float[::1] weights not None,
-        float norm_base,
-        float norm_per_term,
-        const uint32_t[::1] lengths not None,
-        const uint32_t[::1] rows not None,
-    ):
-        """Returns the scores of rows; see `_bm25.pyi`."""
-        cdef Query query = checked_query(
-            &self.index, ids, weights, norm_base, norm_per_term, lengths
-        )
-        cdef vector[Cursor] cursors
-        cdef size_t i, count = rows.shape[0]
-        for i in range(count):
-            if rows[i] >= self.index.header.rows:
-                raise IndexError(
-                    f"rows[{i}] is {rows[i]}; it must be below {self.index.header.rows}"
-                )
-        scores = np.zeros(count, np.float32)
-        cdef float[::1] out = scores
-        find_terms(&self.index, &ids[0], ids.shape[0], cursors)
-        if count * cursors.size() * LOOK_UP_UNITS <= GIL_KEPT_UP_TO:
-            score_rows(cursors, &query, &rows[0], count, &out[0])
-        else:
-            with nogil:
-                score_rows(cursors, &query, &rows[0], count, &out[0])
-        return scores
+
+cdef int check_requested(
+    const uint32_t[::1] requested, const uint8_t* allowed, size_t rows
+) except -1:
+    """Raises an error if a requested row does not exist or is not allowed, or if rows descend."""
+    cdef size_t i
+    for i in range(<size_t>requested.shape[0]):
+        if requested[i] >= rows:
+            raise IndexError(f"requested[{i}] is {requested[i]}; it must be below {rows}")
+        if i and requested[i] <= requested[i - 1]:
+            raise ValueError(
+                f"requested[{i}] is {requested[i]}; it must be above requested[{i - 1}], "
+                f"{requested[i - 1]}"
+            )
+        if allowed != NULL and not allowed[requested[i]]:
+            raise ValueError(f"requested[{i}] is {requested[i]}, which is not allowed")
+    return 0
 
 
 cdef Query checked_query(
@@ -336,9 +371,10 @@ cdef int rank(
     vector[Cursor]& cursors,
     const Query* query,
     const uint8_t* allowed,
+    Requested* requested,
     Ranking& ranking,
 ) except -1 nogil:
-    """Writes the best rows to the ranking, in order.
+    """Writes the best rows to the ranking, in order, and the scores of the requested rows.
 
     It allocates all memory first, so that the functions that it calls cannot fail.
     """
@@ -346,14 +382,13 @@ cdef int rank(
     cdef uint32_t number = lowest_window(cursors)
     window.blocks.reserve(cursors.size())
     window.weights.reserve(cursors.size())
-    window.sums.resize(WINDOW_ROWS)
-    window.chosen.resize(WINDOW_ROWS)
+    memset(window.sums, 0, sizeof(window.sums))
     ranking.keys.reserve(min(2 * ranking.count, <size_t>index.header.rows))
     while number != NO_WINDOW:
         window.first = <size_t>number << WINDOW_BITS
         window.rows = min(<size_t>WINDOW_ROWS, index.header.rows - window.first)
         take_blocks(window, cursors, query, number)
-        rank_window(window, query, allowed, ranking)
+        rank_window(window, query, allowed, requested, ranking)
         number = lowest_window(cursors)
     sort(ranking.keys.begin(), ranking.keys.end())
     if ranking.keys.size() > ranking.count:
@@ -378,22 +413,42 @@ cdef void take_blocks(
 
 
 cdef void rank_window(
-    Window& window, const Query* query, const uint8_t* allowed, Ranking& ranking
+    Window& window,
+    const Query* query,
+    const uint8_t* allowed,
+    Requested* requested,
+    Ranking& ranking,
 ) noexcept nogil:
-    """Adds the window's best rows to the ranking, in the way that takes the least time."""
+    """Adds the window's best rows to the ranking, in the way that takes the least time.
+
+    Also writes the scores of requested rows, which are sums before the sums are set to zero.
+    """
     cdef size_t allowed_rows
     if allowed != NULL:
         allowed_rows = hrag_count_flags(allowed + window.first, window.rows)
         if allowed_rows == 0:
             return
         if allowed_rows * window.blocks.size() * LOOK_UP_UNITS <= window.units:
-            rank_chosen(window, query, choose_allowed(window, allowed), ranking)
+            rank_chosen(window, query, choose_allowed(window, allowed), requested, ranking)
             return
     add_blocks(window, query)
+    write_requested(window, requested)
     if window.units < SPARSE_UNITS:
         rank_sparse(window, allowed, ranking)
     else:
         rank_sums(window, allowed, ranking)
+
+
+cdef void write_requested(Window& window, Requested* requested) noexcept nogil:
+    """Writes the scores of the requested rows that are in the window. They are allowed rows."""
+    cdef size_t row
+    while requested.next < requested.count:
+        row = requested.rows[requested.next]
+        if row >= window.first + window.rows:
+            return
+        if row >= window.first:
+            requested.scores[requested.next] = window.sums[row - window.first]
+        requested.next += 1
 
 
 cdef size_t choose_allowed(Window& window, const uint8_t* allowed) noexcept nogil:
@@ -407,7 +462,7 @@ cdef size_t choose_allowed(Window& window, const uint8_t* allowed) noexcept nogi
 
 
 cdef void rank_chosen(
-    Window& window, const Query* query, size_t count, Ranking& ranking
+    Window& window, const Query* query, size_t count, Requested* requested, Ranking& ranking
 ) noexcept nogil:
     """Ranks the first `count` rows of `window.chosen`. Looks them up in every block."""
     cdef size_t i, j, row
@@ -425,6 +480,7 @@ cdef void rank_chosen(
                 window.sums[row] += share(
                     query, window.weights[i], posting.frequency, window.first + row
                 )
+    write_requested(window, requested)
     for j in range(count):
         row = window.chosen[j]
         ranking.add(window.sums[row], window.first + row)
@@ -437,7 +493,7 @@ cdef void add_blocks(Window& window, const Query* query) noexcept nogil:
     for i in range(window.blocks.size()):
         hrag_add(
             window.blocks[i].first, window.blocks[i].end, window.weights[i],
-            query.norm_base, query.norm_per_term, query.lengths + window.first, window.sums.data(),
+            query.norm_base, query.norm_per_term, query.lengths + window.first, window.sums,
         )
 
 
@@ -447,13 +503,13 @@ cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) no
     # A row with the same score as the ranking's last row ranks after that row, because earlier
     # windows have lower rows. So only rows with a higher sum are ranked.
     cdef size_t count = hrag_above(
-        window.sums.data(), window.rows, score_in(ranking.last), window.chosen.data()
+        window.sums, window.rows, score_in(ranking.last), window.chosen
     )
     for i in range(count):
         row = window.chosen[i]
         if allowed == NULL or allowed[window.first + row]:
             ranking.add(window.sums[row], window.first + row)
-    memset(window.sums.data(), 0, window.rows * sizeof(float))
+    memset(window.sums, 0, window.rows * sizeof(float))
 
 
 cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
@@ -469,28 +525,3 @@ cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) 
             if allowed == NULL or allowed[row]:
                 ranking.add(window.sums[posting.row], row)
             window.sums[posting.row] = 0  # The row's next posting then adds nothing to the ranking.
-
-
-cdef int score_rows(
-    vector[Cursor]& cursors, const Query* query, const uint32_t* rows, size_t count, float* scores
-) except -1 nogil:
-    """Adds the shares of all terms to the scores of rows. The scores must be zero before."""
-    cdef vector[uint64_t] order  # Ascending values of `row << 32 | position`.
-    cdef vector[uint32_t] ascending, frequencies
-    cdef size_t i, j
-    order.resize(count)
-    ascending.resize(count)
-    frequencies.resize(count)
-    for i in range(count):
-        order[i] = <uint64_t>rows[i] << 32 | i
-    sort(order.begin(), order.end())
-    for i in range(count):
-        ascending[i] = <uint32_t>(order[i] >> 32)
-    for j in range(cursors.size()):
-        look_up(cursors[j], ascending.data(), count, frequencies.data())
-        for i in range(count):
-            if frequencies[i]:
-                scores[<uint32_t>order[i]] += share(
-                    query, query.weights[cursors[j].which], frequencies[i], ascending[i]
-                )
-    return 0

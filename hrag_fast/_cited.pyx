@@ -113,7 +113,11 @@ cdef TextRange sentence_of(
         raise IndexError(
             f"the leaf has section {leaf.section}; it must be below {section_starts.shape[0]}"
         )
-    cdef Excerpt excerpt = Excerpt(text, section_starts, heading_end)
+    # As arguments, the buffers would become objects of Python.
+    cdef Excerpt excerpt = Excerpt.__new__(Excerpt)
+    excerpt.data = text
+    excerpt.section_starts = section_starts
+    excerpt.heading_end = heading_end
     excerpt.read(leaf[0], SHORT_REACH)
     cdef size_t best = excerpt.best(leaf[0], matches, count, weights)
     if not excerpt.is_whole(best):
@@ -143,11 +147,6 @@ cdef class Excerpt:
     cdef vector[uint32_t] ends  # The ends of sentences, without headings, counted from the excerpt.
     cdef vector[uint32_t] borders
     cdef vector[Range] headings
-
-    def __cinit__(self, const uint8_t[::1] data, const uint32_t[::1] section_starts, heading_end):
-        self.data = data
-        self.section_starts = section_starts
-        self.heading_end = heading_end
 
     cdef int read(self, const TextRange& leaf, size_t reach) except -1:
         """Reads the leaf with up to `reach` code points before and after it."""
@@ -188,18 +187,20 @@ cdef class Excerpt:
 
     cdef size_t extend_back(self, size_t byte, size_t reach) noexcept:
         """Sets `byte_start`. Returns how many code points lie between it and `byte`."""
+        cdef const uint8_t* data = &self.data[0]
         cdef size_t chars = 0
         while byte and chars < reach:
             byte -= 1
-            chars += self.data[byte] & 0xC0 != 0x80
+            chars += data[byte] & 0xC0 != 0x80
         self.byte_start = byte
         return chars
 
     cdef size_t extend_forward(self, size_t byte, size_t reach) noexcept:
         """Sets `byte_end`. Returns how many code points lie between `byte` and `byte_end`."""
+        cdef const uint8_t* data = &self.data[0]
         cdef size_t chars = 0, size = self.data.shape[0]
-        while byte < size and (chars < reach or self.data[byte] & 0xC0 == 0x80):
-            chars += self.data[byte] & 0xC0 != 0x80
+        while byte < size and (chars < reach or data[byte] & 0xC0 == 0x80):
+            chars += data[byte] & 0xC0 != 0x80
             byte += 1
         self.byte_end = byte
         return chars

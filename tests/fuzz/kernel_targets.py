@@ -50,6 +50,7 @@ from hrag_fast import (
     climb,
     fold,
     forward_matches,
+    join_candidates,
     json_size,
     matched_sentence,
     merged_spans,
@@ -272,7 +273,8 @@ def _search_postings(data: bytes, draw: random.Random) -> None:
     lengths = np.full(min(rows, 10_000), 100, np.uint32)
     query = (ids, np.abs(_reals(draw, len(ids))) % 1, 0.3, 0.01, lengths)
     postings.best(*query, draw.choice((None, alive)), draw.choice((0, 1, 10, 1_000)))
-    postings.scores(*query, _numbers(draw, np.uint32, 20, max(1, rows)))
+    requested = np.unique(_numbers(draw, np.uint32, 20, max(1, rows)))
+    postings.best_and_scores(*query, None, draw.choice((0, 1, 10)), requested)
     if draw.random() < 0.05 and rows < 10_000:
         _merge(postings, draw)
 
@@ -329,6 +331,15 @@ def _climb(data: bytes, draw: random.Random) -> None:
         alive,
         draw.randint(-1, COUNT + 1),
     )
+
+
+def _join(data: bytes, draw: random.Random) -> None:
+    rows = _array(data, np.uint32)
+    term_rows, vector_rows = rows[: draw.randint(0, rows.size)], np.sort(rows)
+    vector_rows = draw.choice((np.unique(rows), vector_rows))
+    vector_rows = vector_rows[: draw.randint(0, vector_rows.size)]
+    scores = np.zeros(draw.choice((vector_rows.size, vector_rows.size, 3)), np.float32)
+    join_candidates(term_rows, np.zeros(term_rows.size, np.float32), vector_rows, scores, scores)
 
 
 # Texts.
@@ -641,6 +652,7 @@ TARGETS: dict[str, Target] = {
     "dense": Target(_indexes, _search_view, _INDEX_ERRORS),
     "forward": Target(_forward_forms, _read_forward, (ValueError, OverflowError, MemoryError)),
     "graph": Target(_indexes, _search_graph, _INDEX_ERRORS),
+    "join_candidates": Target(_labels, _join),
     "json_scan": Target(_documents, _count_json, ()),
     "passages": Target(_trees, _encode_passage, (ValueError, IndexError, OverflowError)),
     "postings": Target(_lexical, _search_postings, _INDEX_ERRORS),

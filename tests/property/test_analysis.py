@@ -133,6 +133,35 @@ def test_a_query_has_the_terms_that_a_leaf_with_the_same_text_has(text):
             assert {term.id for term in terms} == set(analysis.terms(text).tolist())
 
 
+def plain_query_terms(analysis, text, preferred):
+    """Returns the same as `query_terms`, without a shorter way for words without variants."""
+    extractor = analysis._extractor
+    tokens = [pair for token in extractor.tokens(text) for pair in analysis._weighted(token)]
+    content = [
+        pair for pair in tokens if not (pair[0].is_word and pair[0].text in analysis._stop_words)
+    ]
+    factors = {}
+    for token, factor in content or tokens:
+        term = extractor.term(token)
+        factors[term] = max(factor, factors.get(term, 0.0))
+    preferred_terms = {extractor.term(x) for part in preferred for x in extractor.tokens(part)}
+    return tuple(
+        (hrag_fast.term_id(term), term, factor * 2 if term in preferred_terms else factor)
+        for term, factor in factors.items()
+    )[:MAX_QUERY_TERMS]
+
+
+@examples
+@given(TEXTS)
+def test_query_terms_equal_their_plain_definition(text):
+    sentence = f"what does {text} the cats 42 mean"
+    for analysis in (*ANALYZERS, analyzer("german/3"), analyzer("simple/3")):
+        for query, preferred in ((text, ()), (sentence, ("the cats", text)), ("to be", ())):
+            assert analysis.query_terms(query, preferred) == plain_query_terms(
+                analysis, query, preferred
+            )
+
+
 @given(TEXTS)
 def test_a_text_contains_each_of_its_words(text):
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):

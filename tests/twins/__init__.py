@@ -16,6 +16,7 @@ from tests.twins.analysis import TermExtractor, fold, term_id
 from tests.twins.ancestor_groups import climb
 from tests.twins.bert_encoder import BertEncoder, Q4Matrix
 from tests.twins.boundaries import boundary_ranks
+from tests.twins.candidates import join_candidates
 from tests.twins.cited_places import matched_sentence, merged_spans
 from tests.twins.dense_search import DenseSearch, SegmentVectors
 from tests.twins.graph import Graph, GraphSearch
@@ -40,6 +41,7 @@ __all__ = [
     "climb",
     "fold",
     "forward_matches",
+    "join_candidates",
     "json_size",
     "matched_sentence",
     "merged_spans",

@@ -67,21 +67,32 @@ class Postings:
         best = np.array(ranked[:count], np.uint32)
         return best, scores[best]
 
-    def scores(
+    def best_and_scores(
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
         norm_base: float,
         norm_per_term: float,
         lengths: NDArray[np.uint32],
-        rows: NDArray[np.uint32],
-    ) -> NDArray[np.float32]:
-        """Returns the BM25 score of each of `rows`; see `_bm25.pyi`."""
+        allowed: NDArray[np.uint8] | None,
+        count: int,
+        requested: NDArray[np.uint32],
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+        """Returns the same as `best`, and the scores of requested rows; see `_bm25.pyi`."""
         scores = self._all_scores(ids, weights, norm_base, norm_per_term, lengths)
-        for i, row in enumerate(rows.tolist()):
+        before = -1
+        for i, row in enumerate(requested.tolist()):
             if row >= self.rows:
-                raise IndexError(f"rows[{i}] is {row}; it must be below {self.rows}")
-        return scores[rows]
+                raise IndexError(f"requested[{i}] is {row}; it must be below {self.rows}")
+            if row <= before:
+                raise ValueError(
+                    f"requested[{i}] is {row}; it must be above requested[{i - 1}], {before}"
+                )
+            if allowed is not None and not allowed[row]:
+                raise ValueError(f"requested[{i}] is {row}, which is not allowed")
+            before = row
+        best = self.best(ids, weights, norm_base, norm_per_term, lengths, allowed, count)
+        return *best, scores[requested]
 
     def rows_with_all(self, ids: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Returns the rows that have every term; see `_posting_lists.pyi`."""

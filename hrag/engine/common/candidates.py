@@ -3,7 +3,7 @@
 A source is the lexical or the vector search (`dense`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,23 +107,6 @@ class ScoredRows:
         Leaves with equal scores are ordered by row number.
         """
         return np.lexsort((self.rows, -self.scores))
-
-
-def scores_of(
-    rows: RowNumbers, candidates: Candidates, score: Callable[[RowNumbers], Scores]
-) -> Scores:
-    """Returns the score of each of `rows` in one source: `float32[n]`.
-
-    A source is the lexical or the vector search. `rows` are ascending and include all rows of
-    `candidates`. The scores in `candidates` are copied. For all other rows, `score` computes the
-    scores; it is called once, with these rows in ascending order.
-    """
-    scores = np.empty(len(rows), np.float32)
-    missing = np.ones(len(rows), np.bool_)
-    positions = rows.searchsorted(candidates.rows)
-    scores[positions], missing[positions] = candidates.scores, False
-    scores[missing] = score(rows[missing])
-    return scores
 
 
 _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, complete=True)

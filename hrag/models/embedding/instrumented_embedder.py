@@ -23,5 +23,5 @@ class InstrumentedEmbedder:
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text. Implements `Embedder.embed`."""
-        with metrics.embedder_request(len(texts)):
+        with metrics.EmbedderRequest(len(texts)):
             return self._embedder.embed(texts, deadline)

@@ -55,6 +55,7 @@ _TURKISH = "turkish"
 
 
 _JOINERS = frozenset("._-/@+#")
+_WORD_FACTOR = 1.0  # The highest factor of a token.
 # A joined run, such as `well-known`, has half the weight of a word, because the words in it are
 # terms too.
 _JOINED_FACTOR = 0.5
@@ -172,19 +173,28 @@ class Analyzer:
         Stop words are left out, except in a query that consists only of stop words. Returns at most
         the first MAX_QUERY_TERMS terms.
         """
-        tokens = [pair for token in self._extractor.tokens(text) for pair in self._weighted(token)]
-        content_tokens = [pair for pair in tokens if not self._is_stop_word(pair[0])]
+        term_of, stop_words = self._extractor.term, self._stop_words
         factors: dict[str, float] = {}
-        for token, factor in content_tokens or tokens:
-            term = self._extractor.term(token)
-            factors[term] = max(factor, factors.get(term, 0.0))
+        stop_factors: dict[str, float] = {}
+        for token in self._extractor.tokens(text):
+            word, is_word = token
+            # Most words consist of ASCII letters or of ASCII digits, and have no variants.
+            if is_word and word.isascii() and (word.isalpha() or word.isdigit()):
+                kept = stop_factors if word in stop_words else factors
+                kept[term_of(token)] = _WORD_FACTOR
+                continue
+            for part, factor in self._weighted(token):
+                is_stop_word = part.is_word and part.text in stop_words
+                kept, term = stop_factors if is_stop_word else factors, term_of(part)
+                kept[term] = max(factor, kept.get(term, 0.0))
+        factors = factors or stop_factors
         for term in {
-            self._extractor.term(x) for part in preferred for x in self._extractor.tokens(part)
+            term_of(token) for part in preferred for token in self._extractor.tokens(part)
         }:
             if term in factors:
                 factors[term] *= _PREFERRED_FACTOR
         terms = list(factors.items())[:MAX_QUERY_TERMS]
-        return tuple(QueryTerm(term_id(text), text, factor) for text, factor in terms)
+        return tuple([QueryTerm(term_id(text), text, factor) for text, factor in terms])
 
     def _weighted(self, token: Token) -> Iterator[tuple[Token, float]]:
         """Yields a token and its variants, each with its factor."""
@@ -200,13 +210,10 @@ class Analyzer:
         for word in varied:
             yield word, _ACCENT_FACTOR if word.text == plain else _VARIANT_FACTOR
 
-    def _is_stop_word(self, token: Token) -> bool:
-        return token.is_word and token.text in self._stop_words
-
 
 def _factor(token: Token) -> float:
     if token.is_word:
-        return 1.0
+        return _WORD_FACTOR
     return _JOINED_FACTOR if _JOINERS.intersection(token.text) else _CJK_FACTOR
 
 

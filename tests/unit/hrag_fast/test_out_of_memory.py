@@ -109,7 +109,7 @@ assert spare_bytes >= {least_steps} * {step_bytes}, spare_bytes
 """
 CALLS = {
     "best": (POSTINGS, "postings.best(*query, None, ROWS)"),
-    "scores": (POSTINGS, "postings.scores(*query, rows)"),
+    "scores": (POSTINGS, "postings.best_and_scores(*query, None, 0, rows)"),
     "rows_with_all": (POSTINGS, "postings.rows_with_all(ids)"),
     "forward_matches": (POSTINGS, "forward_matches(starts, entries, 0, ROWS, ids)"),
     "postings_of": (POSTINGS, "postings_of(starts, entries, ROWS)"),

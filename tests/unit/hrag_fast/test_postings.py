@@ -31,6 +31,12 @@ def ids_of(*terms):
     return np.array(terms, np.uint64)
 
 
+def all_scores(postings, terms):
+    """Returns the scores of all rows."""
+    rows = np.arange(postings.rows, dtype=np.uint32)
+    return postings.best_and_scores(*terms, None, 0, rows)[2]
+
+
 def test_a_score_is_the_weighted_sum_of_saturated_frequencies(kernels):
     postings = postings_of(kernels, ROWS, 3)
     terms = query({10: 0.75, 20: 0.25}, [2, 200, 40], norm_base=0.3, norm_per_term=0.009)
@@ -38,8 +44,9 @@ def test_a_score_is_the_weighted_sum_of_saturated_frequencies(kernels):
     assert rows.tolist() == [0, 1, 2]
     expected = [1 / (1.3 + 0.018), 0.75 * 2 / (2.3 + 1.8), 0.25 * 40 / (40.3 + 0.36)]
     assert scores == pytest.approx(expected)
-    again = postings.scores(*terms, np.array([2, 0, 2], np.uint32))
-    assert again.tolist() == [scores[2], scores[0], scores[2]]
+    best, _, again = postings.best_and_scores(*terms, None, 1, np.array([0, 2], np.uint32))
+    assert best.tolist() == [0]
+    assert again.tolist() == [scores[0], scores[2]]
 
 
 def test_rows_with_equal_scores_are_in_ascending_order(kernels):
@@ -86,7 +93,7 @@ def test_rows_with_all_returns_the_rows_that_have_every_term(kernels):
 def test_frequencies_are_counted_up_to_255(kernels):
     rows = {row: {1: frequency} for row, frequency in enumerate([1, 6, 7, 8, 254, 255, 300])}
     postings = postings_of(kernels, rows, 7)
-    scores = postings.scores(*query({1: 1}, rows=7, norm_per_term=0), np.arange(7, dtype=np.uint32))
+    scores = all_scores(postings, query({1: 1}, rows=7, norm_per_term=0))
     expected = [f / (f + 0.3) for f in (1, 6, 7, 8, 254, 255, 255)]
     assert scores == pytest.approx(expected)
 
@@ -119,12 +126,31 @@ def test_searches_of_long_lists_give_the_results_of_the_twin(allowed_share):
     expected_rows, expected_scores = twin.best(*terms, allowed, 200)
     assert rows.tolist() == expected_rows.tolist()
     assert scores.tobytes() == expected_scores.tobytes()
-    shuffled = random.permutation(len(lengths))[:3000].astype(np.uint32)
-    assert postings.scores(*terms, shuffled).tobytes() == twin.scores(*terms, shuffled).tobytes()
+    requested = np.flatnonzero(allowed)[::3].astype(np.uint32)
+    answers = postings.best_and_scores(*terms, allowed, 200, requested)
+    expected = twin.best_and_scores(*terms, allowed, 200, requested)
+    assert [a.tobytes() for a in answers] == [e.tobytes() for e in expected]
     ids = ids_of(0, 1, 2)
     assert postings.rows_with_all(ids).tolist() == twin.rows_with_all(ids).tolist()
     live_counts = postings.document_frequencies(ids, allowed)
     assert live_counts.tolist() == twin.document_frequencies(ids, allowed).tolist()
+
+
+@pytest.mark.parametrize(
+    ("requested", "message"),
+    [
+        ([2, 1], r"requested\[1\] is 1; it must be above requested\[0\], 2"),
+        ([1, 1], r"requested\[1\] is 1; it must be above requested\[0\], 1"),
+        ([0, 2], r"requested\[0\] is 0, which is not allowed"),
+    ],
+)
+def test_requested_rows_must_ascend_and_be_allowed(kernels, requested, message):
+    postings = postings_of(kernels, ROWS, 3)
+    allowed = np.array([0, 1, 1], np.uint8)
+    with pytest.raises(ValueError, match=message):
+        postings.best_and_scores(
+            *query({10: 0.5}, rows=3), allowed, 1, np.array(requested, np.uint32)
+        )
 
 
 def test_several_threads_search_the_same_postings(tmp_path):
@@ -156,7 +182,7 @@ def test_matches_give_the_scores_of_rows_without_postings():
     ids, weights, *norm, lengths = query({10: 0.75, 20: 0.25}, [2, 3, 40])
     matches = hrag_fast.forward_matches(starts, entries, 0, count, ids)
     postings = postings_of(hrag_fast, ROWS, 3)
-    expected = postings.scores(ids, weights, *norm, lengths, np.arange(3, dtype=np.uint32))
+    expected = all_scores(postings, (ids, weights, *norm, lengths))
     scores = leaf_scores(weights, LengthNorm(*norm), *matches, lengths)
     assert scores.tobytes() == expected.tobytes()
 
@@ -184,15 +210,16 @@ def test_invalid_queries_are_refused(kernels, name, value, message):
     arguments[name] = value
     with pytest.raises(ValueError, match=message):
         postings.best(**arguments, allowed=None, count=5)
+    requested = np.array([0], np.uint32)
     with pytest.raises(ValueError, match=message):
-        postings.scores(**arguments, rows=np.array([0], np.uint32))
+        postings.best_and_scores(**arguments, allowed=None, count=0, requested=requested)
 
 
 def test_rows_that_do_not_exist_are_refused(kernels):
     postings = postings_of(kernels, ROWS, 3)
     terms = query({10: 0.5}, rows=3)
-    with pytest.raises(IndexError, match=r"rows\[1\] is 3; it must be below 3"):
-        postings.scores(*terms, np.array([0, 3], np.uint32))
+    with pytest.raises(IndexError, match=r"requested\[1\] is 3; it must be below 3"):
+        postings.best_and_scores(*terms, None, 1, np.array([0, 3], np.uint32))
     two_flags = np.ones(2, np.uint8)
     with pytest.raises(ValueError, match="allowed has 2 entries; it must have 3"):
         postings.best(*terms, two_flags, 5)

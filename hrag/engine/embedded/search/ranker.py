@@ -9,13 +9,9 @@ If only the dense source is searched, and each leaf is represented by its ancest
 compiled call ranks the rows and groups them.
 """
 
-from functools import partial
-
-import numpy as np
-
-from hrag.engine.common.candidates import ScoredRows, scores_of
+import hrag_fast
+from hrag.engine.common.candidates import ScoredRows
 from hrag.engine.common.fusion import fuse_scores, rank_one_source
-from hrag.engine.common.sorted_sets import distinct
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical_source import (
     LexicalQuery,
@@ -72,16 +68,22 @@ class Ranker:
                 return self._vectors.grouped(eligible, count, request.level, request.aggregation)
             by_vector = self._vectors.candidates(eligible, count)
             return rank_one_source(self._view, by_vector, lexical=False)
-        by_terms = _TERMS.candidates(self.lexical, eligible, count)
         if request.retrieval is Retrieval.LEXICAL:
+            by_terms = _TERMS.candidates(self.lexical, eligible, count)
             return rank_one_source(self._view, by_terms, lexical=True)
         by_vector = self._vectors.candidates(eligible, count)
-        rows = distinct(np.sort(np.concatenate([by_terms.rows, by_vector.rows])))
+        by_terms, lexical = _TERMS.candidates_and_scores(
+            self.lexical, eligible, count, by_vector.rows
+        )
+        union = hrag_fast.join_candidates(
+            by_terms.rows, by_terms.scores, by_vector.rows, by_vector.scores, lexical
+        )
+        union.dense[union.unscored] = self._vectors.cosines(union.rows[union.unscored])
         return fuse_scores(
             self._view,
-            rows,
-            scores_of(rows, by_terms, partial(_TERMS.scores, self.lexical, self._view)),
-            scores_of(rows, by_vector, self._vectors.cosines),
+            union.rows,
+            union.lexical,
+            union.dense,
             (by_terms, by_vector),
             request.fusion,
         )

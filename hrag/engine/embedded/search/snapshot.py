@@ -153,10 +153,11 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         if not ranker.terms:
             return _NO_TERMS
         name = self.settings.analyzer
-        ids = np.sort(np.array([term.id for term in ranker.terms], np.uint64))
-        weights = np.ones(len(ids), np.float32)
         if ranker.lexical is not None:
-            weights = ranker.lexical.weights
+            ids, weights = ranker.lexical.ids, ranker.lexical.weights
+        else:
+            ids = np.sort(np.array([term.id for term in ranker.terms], np.uint64))
+            weights = np.ones(len(ids), np.float32)
         return TermLocator(analyzer(name) if name else None, ids, weights)
 
     def _eligible_rows(

@@ -132,8 +132,10 @@ def test_the_compiled_kernel_computes_the_same_bits():
     entries = ids[term_indices] << np.uint64(8) | frequencies
     postings = Postings(postings_of(starts, entries, count))
     expected = leaf_scores(shares, norm, rows, term_indices, frequencies, lengths)
-    scores = postings.scores(ids, shares, *norm, lengths, np.arange(count, dtype=np.uint32))
+    all_rows = np.arange(count, dtype=np.uint32)
+    best_rows, best_scores, scores = postings.best_and_scores(
+        ids, shares, *norm, lengths, None, count, all_rows
+    )
     assert scores.tobytes() == expected.tobytes()
-    best_rows, best_scores = postings.best(ids, shares, *norm, lengths, None, count)
     assert best_scores.tobytes() == expected[best_rows].tobytes()
     assert len(best_rows) == np.count_nonzero(expected)

@@ -38,8 +38,8 @@ class TermMatches:
     frequencies: NDArray[np.uint32]
 
 
-_NONE = np.empty(0, np.uint32)
-_NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
+_NO_ROWS = np.empty(0, np.uint32)
+_NO_MATCHES = TermMatches(_NO_ROWS, _NO_ROWS, _NO_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,14 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
     The result also includes terms that do not occur in the view.
     """
     terms = sorted(terms)
-    ids = np.array([term.id for term in terms], np.uint64)
+    term_ids = [term.id for term in terms]
+    ids = np.array(term_ids, np.uint64)
     in_tail = _match_tail(ids, view)
-    frequencies = np.bincount(in_tail.term_indices, minlength=len(ids)) + _segment_frequencies(
-        ids, view
-    )
-    weights = term_weights(terms, frequencies.tolist(), view.living)
+    frequencies = _segment_frequencies(term_ids, view)
+    if len(in_tail.rows):
+        in_rows_of_tail = np.bincount(in_tail.term_indices, minlength=len(ids))
+        frequencies = np.add(frequencies, in_rows_of_tail).tolist()
+    weights = term_weights(terms, frequencies, view.living)
     return LexicalQuery(
         ids=ids,
         weights=np.array(weights, np.float32),
@@ -94,30 +96,31 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
     return TermMatches(rows[living], term_indices[living], frequencies[living])
 
 
-def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """Returns in how many rows of segments each term occurs, not counting deleted rows: `int64[q]`.
+def _segment_frequencies(ids: Sequence[int], view: View) -> list[int]:
+    """Returns in how many rows of segments each term occurs, not counting deleted rows.
 
+    `ids` are the ids of the terms, ascending.
     If a segment has deleted rows, counting the other rows takes long, because the whole posting
     list of each term must be read. So the counts are cached in the view. The longest posting lists
     are those of common terms, which many queries contain, so most of these counts are found in the
     cache.
     """
     cached = view.segment_frequencies  # All threads that search the view share this cache.
-    frequencies = {term: cached.get(term) for term in ids.tolist()}
-    missing = ids[[count is None for count in frequencies.values()]]
-    if len(missing):
-        counts = np.zeros(len(missing), np.int64)
+    frequencies = {term: cached.get(term) for term in ids}
+    missing = [term for term, count in frequencies.items() if count is None]
+    if missing:
+        missing_ids, counts = np.array(missing, np.uint64), np.zeros(len(missing), np.int64)
         for segment, base, end in view.segment_rows():
             alive = view.liveness(base, end)
             if alive is not None and alive.all():
                 alive = None
-            counts += _postings(segment).document_frequencies(missing, alive)
-        counted = dict(zip(missing.tolist(), counts.tolist(), strict=True))
+            counts += _postings(segment).document_frequencies(missing_ids, alive)
+        counted = dict(zip(missing, counts.tolist(), strict=True))
         if len(cached) + len(counted) > _MAX_FREQUENCIES:
             cached.clear()
         cached.update(counted)
         frequencies.update(counted)
-    return np.array([frequencies[term] for term in ids.tolist()], np.int64)
+    return [frequencies[term] or 0 for term in ids]
 
 
 class LexicalSource:
@@ -131,50 +134,48 @@ class LexicalSource:
 
         Rows that contain no term of the query are not returned.
         """
-        candidates = [_best_in_tail(query, eligible, count)]
+        return self.candidates_and_scores(query, eligible, count, _NO_ROWS)[0]
+
+    def candidates_and_scores(
+        self, query: LexicalQuery, eligible: EligibleRows, count: int, requested: RowNumbers
+    ) -> tuple[Candidates, Scores]:
+        """Returns the same as `candidates`, and the BM25 score of each row in `requested`.
+
+        `requested` are eligible rows, ascending: `uint32[n]`. Their scores are `float32[n]`.
+        """
+        view, parts = eligible.view, []
+        requested_scores = np.zeros(len(requested), np.float32)
         for segment, base, allowed in _segments_with_masks(eligible):
             end = base + segment.record.rows
-            rows, scores = _postings(segment).best(
+            start, stop = requested.searchsorted((base, end)) if len(requested) else (0, 0)
+            rows, scores, requested_scores[start:stop] = _postings(segment).best_and_scores(
                 query.ids,
                 query.weights,
                 *query.norm,
-                eligible.view.lengths[base:end],
+                view.lengths[base:end],
                 allowed,
                 count + 1,  # If more than `count` rows are found, there are further matches.
+                requested[start:stop] - np.uint32(base),
             )
             complete = len(rows) <= count
-            candidates.append(
-                Candidates(rows + np.uint32(base), scores, exact=True, complete=complete)
-            )
-        return best_of(candidates, count)
-
-    def scores(self, query: LexicalQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the BM25 score of each row in `rows`: `float32[n]`.
-
-        `rows` are row numbers of the view, ascending.
-        """
-        scores = np.zeros(len(rows), np.float32)
+            rows, scores = rows[:count] + np.uint32(base), scores[:count]
+            parts.append(Candidates(rows, scores, exact=True, complete=complete))
         tail_rows, tail_scores = _tail_scores(query, view)
-        first = np.searchsorted(rows, view.tail_base)
-        positions = np.searchsorted(tail_rows, rows[first:])
-        has_term = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[positions] == rows[first:]
-        scores[first:][has_term] = tail_scores[positions[has_term]]
-        for segment, base, end in view.segment_rows():
-            start, stop = np.searchsorted(rows, (base, end))
-            if start < stop:
-                scores[start:stop] = _postings(segment).scores(
-                    query.ids,
-                    query.weights,
-                    *query.norm,
-                    view.lengths[base:end],
-                    rows[start:stop] - np.uint32(base),
-                )
-        return scores
+        if len(tail_rows):
+            parts.append(_best_in_tail(tail_rows, tail_scores, eligible, count))
+            positions = tail_rows.searchsorted(requested)
+            has_term = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[positions] == requested
+            requested_scores[has_term] = tail_scores[positions[has_term]]
+        return best_of(parts, count), requested_scores
 
 
-def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
-    """Returns the `count` eligible rows of the tail with the highest scores."""
-    rows, scores = _tail_scores(query, eligible.view)
+def _best_in_tail(
+    rows: RowNumbers, scores: Scores, eligible: EligibleRows, count: int
+) -> Candidates:
+    """Returns the `count` eligible rows of the tail with the highest scores.
+
+    `rows` are the rows of the tail that contain a term of the query, and `scores` their scores.
+    """
     if eligible.rows is not None:
         is_eligible = is_in(rows, eligible.rows)
         rows, scores = rows[is_eligible], scores[is_eligible]
