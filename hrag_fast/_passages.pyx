@@ -252,12 +252,19 @@ cdef class PassageEncoder:
         bint spans=False,
     ):
         self.labels = labels
-        self.keys, self.scores, self.starts, self.children, self.child_scores = groups
+        keys, scores, starts, children, child_scores = groups
+        self.keys, self.scores, self.starts, self.children = keys, scores, starts, children
+        self.child_scores = child_scores
         self.leaf_level = leaf_level
         self.has_lexical = lexical is not None
         self.has_dense = dense is not None
-        self.lexical = lexical if self.has_lexical else self.child_scores
-        self.dense = dense if self.has_dense else self.child_scores
+        # If only one source was searched, its scores are the same array as `child_scores`.
+        self.lexical = self.child_scores
+        if self.has_lexical and lexical is not child_scores:
+            self.lexical = lexical
+        self.dense = self.child_scores
+        if self.has_dense and dense is not child_scores:
+            self.dense = dense
         self.terms = terms
         self.spans = spans
         for name, count in (

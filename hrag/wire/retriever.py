@@ -141,8 +141,9 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         options["vector"] = message.vector.values
     if "filter" in options:
         options["filter"] = optional_filter_from(message)
-    query = text if text else options.pop("vector", "")
-    return created(SearchQuery, **{"tenant_id": "", **options, "query": query})
+    options["query"] = text if text else options.pop("vector", "")
+    options.setdefault("tenant_id", "")
+    return created(SearchQuery, **options)
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:

@@ -204,7 +204,6 @@ class EmbeddedDocumentReader:
         metadata changed. `citations` is a cache that other readers may share.
         """
         self._txn = txn
-        self._contents = txn.contents
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
@@ -235,7 +234,7 @@ class EmbeddedDocumentReader:
         key = ("tree", self._collection, ordinal)
         cached: tuple[float, Tree] | None = self._txn.cache.get(key)
         if cached is None or cached[0] <= self._now_s:
-            packed = self._contents.tree(self._address(ordinal))
+            packed = self._txn.contents.tree(self._address(ordinal))
             cached = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
             joined_bytes = 0 if packed.obj is None else len(packed)
             self._txn.cache.keep(key, cached, _STORED_BYTES + joined_bytes)
@@ -265,7 +264,7 @@ class EmbeddedDocumentReader:
         Implements `DocumentReader.verify`.
         """
         stored = self._open(ordinal)
-        blocks = self._contents.text_blocks_again(stored.text, stored.citation.address)
+        blocks = self._txn.contents.text_blocks_again(stored.text, stored.citation.address)
         blocks.check(start, end)
 
     def _open(self, ordinal: int) -> "_StoredDocument":
@@ -296,7 +295,7 @@ class EmbeddedDocumentReader:
         citation = self._citations.get(
             ordinal, self._is_current, lambda: self._read_citation(ordinal)
         )
-        checks, address, contents = citation.checks, citation.address, self._contents
+        checks, address, contents = citation.checks, citation.address, self._txn.contents
         checks.forget_old(self._now_s)
         tree = contents.tree_again(address) if checks.tree else contents.tree(address)
         checks.tree = True
