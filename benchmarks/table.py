@@ -64,7 +64,10 @@ REQUIREMENTS = (
     ),
     Requirement(
         "ingest with embeddings given to raw `add_items`",
-        tuple(f"ingest.{name}.ratio_to_add_items" for name in ("committed", "sealed", "stream")),
+        tuple(
+            f"ingest.{name}.ratio_to_add_items"
+            for name in ("committed", "sealed", "stream", "stream_with_words")
+        ),
     ),
     Requirement("disk to text and float32 vectors, segments aside", ("sizing.disk.*",)),
     Requirement("recall@10 against exact search, default settings", ("recall.*.default",)),

@@ -18,7 +18,7 @@ _MADV_HUGEPAGE = 14
 _MADV_COLLAPSE = 25
 # Smaller memory is not worth the time to find it. The allocator of the C library also puts it into
 # memory that it has already.
-_MIN_BYTES = 32 << 20
+_MIN_BYTES = 16 << 20
 
 _Region = tuple[int, int]
 """The address where a region of memory begins, and the address where it ends."""
@@ -29,7 +29,7 @@ def huge_pages(size_bytes: int) -> Iterator[None]:
     """Puts memory that is allocated during the `with` block into huge pages.
 
     Only regions of at least `size_bytes` in one piece are affected, and none if `size_bytes` is
-    less than 32 MiB. If Linux has no huge pages, or none are free, nothing changes.
+    less than 16 MiB. If Linux has no huge pages, or none are free, nothing changes.
     """
     if size_bytes < _MIN_BYTES:
         yield

@@ -57,7 +57,7 @@ def test_large_memory_of_the_block_gets_huge_pages(allocated):
 def test_smaller_memory_keeps_normal_pages(allocated):
     with huge_pages(SIZE_BYTES):
         allocated.append(_libc.malloc(SIZE_BYTES - (1 << 20)))
-    with huge_pages((32 << 20) - 1):
+    with huge_pages((16 << 20) - 1):
         allocated.append(_libc.malloc(SIZE_BYTES))
     assert [is_advised(address + SIZE_BYTES // 2) for address in allocated] == [False, False]
 
