@@ -1,6 +1,5 @@
 """The OpenAI embedder handles every known kind of invalid, late or missing reply."""
 
-import gc
 import json
 import sys
 import time
@@ -448,13 +447,13 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
         pytest.param(openai_server.body(b'{"data": [1, 2, 3]}'), NO_LIST, id="numbers as data"),
     ],
 )
+# If the collector closed idle connections of earlier tests deep in a recursion, its warning would
+# fail.
+@pytest.mark.usefixtures("no_garbage")
 def test_an_invalid_reply_is_rejected(
     fault: Fault, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     """The request is not retried, and the next request succeeds."""
-    # Idle connections of earlier tests: if the collector closed them deep in a recursion, its
-    # warning would fail.
-    gc.collect()
     server.inject(fault)
     with pytest.raises(EmbedderRejected) as raised:
         embedder.embed(TEXTS)
