@@ -250,8 +250,8 @@ class ServerCall(PendingCall):
         self._active_s = time.monotonic()
         request = self._authorize_and_parse(raw)
         while (refusal := self.guard.try_acquire()) is not None:
-            wait_s, remaining_s = refusal.retry_s or 0.0, self._context.time_remaining()
-            if remaining_s is not None and wait_s > remaining_s:
+            wait_s = refusal.retry_s or 0.0
+            if wait_s > self.deadline.remaining_s:
                 _refuse(refusal)
             metrics.document_throttled()
             if ended.wait(wait_s):

@@ -294,7 +294,7 @@ def test_a_stream_that_waits_ends_immediately(service: Service, end: str, waitin
     began = time.monotonic()
     with pytest.raises(errors.ServiceUnavailable if end == "stop" else errors.Cancelled):
         next(answers)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     ending.join()
     stored = waiting_for == "a document"
     assert service.writer.commit_groups == ([["d"]] if stored else [])

@@ -57,6 +57,6 @@ def test_a_title_is_cut_between_code_points():
 
 
 def test_a_hostile_title_takes_linear_time():
-    started = time.perf_counter()
+    started = time.process_time()
     metadata_title("title: " + "'" * 2_000_000)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

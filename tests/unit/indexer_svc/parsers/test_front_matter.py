@@ -220,6 +220,6 @@ def test_only_a_beginning_is_removed(text):
     ],
 )  # fmt: skip
 def test_hostile_front_matter_takes_linear_time(text):
-    started = time.perf_counter()
+    started = time.process_time()
     front_matter_of(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

@@ -157,9 +157,9 @@ def test_a_cdata_section_of_xhtml_is_text(body, text):
 
 @pytest.mark.parametrize("mark", ["<!--", "<![CDATA[", "<a ", "<a/"])
 def test_hostile_xhtml_takes_linear_time(mark):
-    started = time.perf_counter()
+    started = time.process_time()
     as_html(mark * 300_000)
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_code_with_fences_has_a_longer_fence():
@@ -333,6 +333,6 @@ def test_a_page_that_was_saved_while_a_dialog_was_open_is_read():
 
 @pytest.mark.parametrize("tag", ["sup", "del", "ruby", "q", "abbr title=Abc", "span style=x"])
 def test_deeply_nested_inline_elements_take_little_time(tag):
-    started = time.perf_counter()
+    started = time.process_time()
     text_of(f"<{tag}>a<p>" * 3_000)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

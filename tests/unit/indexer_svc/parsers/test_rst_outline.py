@@ -114,6 +114,6 @@ def test_titles_beyond_the_limit_are_left_out():
 @pytest.mark.parametrize("line", ["x" + ":" * 799, "`" + " " * 400 + "<" + " " * 397 + ">"])
 def test_hostile_titles_take_little_time(line):
     text = f"{line}\n====\n\n" * 4_000
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(rst_outline(text.encode()).headings) == 4_000
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3

@@ -231,10 +231,10 @@ def test_the_rows_of_a_header_give_each_column_one_name(header, names):
 )
 def test_large_tables_take_little_time(table):
     """If each row or column were examined, these tables would take minutes."""
-    start = time.perf_counter()
+    start = time.process_time()
     titles = count_titles(table)
     assert count_header_rows(table[titles:] or [["a"]]) >= 0
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_rows_that_are_repeated_by_all_rows_below_them_are_no_header():

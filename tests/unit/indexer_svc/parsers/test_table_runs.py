@@ -74,9 +74,9 @@ def test_white_space_in_cells_becomes_single_spaces():
 def test_many_runs_take_linear_time():
     """If the kinds of the columns were found again for each run, this test would take a minute."""
     rows = [HEADER, *((f"Pump {number}", "1") for number in range(20_000))]
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(tables([line for row in rows for line in (row, ())])) == 1
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @given(st.lists(st.lists(st.sampled_from(("", "a", "b", "7", "2023")), max_size=4), max_size=30))

@@ -395,7 +395,7 @@ def test_closing_does_not_wait_for_a_model_that_hangs(writer, embedder, hanging)
     assert hanging.begun.acquire(timeout=WAIT_S)
     began = time.monotonic()
     assert not summariser.close()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < WAIT_S
     hanging.resume.set()
     until(summariser.close)
     assert unsummarised(writer) == 1

@@ -1,6 +1,5 @@
 """The OpenAI chat model handles every known kind of invalid, late or missing reply."""
 
-import gc
 import json
 import time
 import traceback
@@ -190,7 +189,7 @@ def test_a_lost_connection_is_retried(server: OpenAIServer, model: OpenAIChat) -
     server.inject(openai_server.hang_up)
     began = time.monotonic()
     assert completed(model).text == "".join(SAID)
-    assert 0.4 < time.monotonic() - began < 3
+    assert 0.4 < time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("requested", ["soon", "-1", "inf"])
@@ -201,10 +200,10 @@ def test_an_invalid_retry_after_is_ignored(
     began = time.monotonic()
     with pytest.raises(ChatUnavailable):
         completed(model)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("deadline_s", [5.0, 200.0])
+@pytest.mark.parametrize("deadline_s", [20.0, 200.0])
 def test_a_long_retry_after_fails_at_once(
     deadline_s: float, server: OpenAIServer, model: OpenAIChat
 ) -> None:
@@ -212,7 +211,7 @@ def test_a_long_retry_after_fails_at_once(
     began = time.monotonic()
     with pytest.raises(ChatUnavailable, match=r"429 \(rate_limit_exceeded\)"):
         completed(model, deadline=Deadline.after(deadline_s))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert server.calls == 1
 
 
@@ -283,7 +282,7 @@ def test_a_deadline_that_passes_during_the_reply_raises_deadline_exceeded(
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="chat model"):
         completed(model, deadline=Deadline.after(0.3))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 def test_no_request_is_sent_after_the_deadline(server: OpenAIServer, model: OpenAIChat) -> None:
@@ -404,12 +403,12 @@ NO_EVENTS = "not an event stream"
         ),
     ],
 )
+# If the collector closed idle connections of earlier tests deep in a recursion, its warning would
+# fail.
+@pytest.mark.usefixtures("no_garbage")
 def test_an_invalid_stream_is_an_error_and_the_next_request_succeeds(
     fault: Fault, raised: type[Exception], problem: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
-    # Idle connections of earlier tests: if the collector closed them deep in a recursion, its
-    # warning would fail.
-    gc.collect()
     server.inject(fault)
     with pytest.raises(raised) as caught:
         completed(model)

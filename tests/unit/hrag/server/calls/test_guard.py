@@ -329,7 +329,7 @@ def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             _ = [may_send.release() for _response in responses]
         may_send.release()
     assert caught.value.code() is _UNAUTHENTICATED
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 8
 
 
 def _refusal(channel: grpc.Channel, headers: Any, tenant: str = TENANT) -> str:

@@ -138,7 +138,7 @@ def test_a_call_that_does_not_end_during_the_drain_is_cancelled_and_reported() -
         servicer.running.acquire()
         began = time.monotonic()
         assert server.stop(0.1) is False
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
         assert running.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
         servicer.may_end.set()
 
