@@ -44,6 +44,7 @@ REACH = MAX_SENTENCE_CHARS // 8
 MAX_SECTIONS_TRIED = 16
 
 cdef uint32_t NONE = 0xFFFFFFFF
+cdef size_t MOST_CHARS = 0xFFFFFFFF  # Offsets in code points have 32 bits.
 cdef size_t MOST_TRIED = MAX_SECTIONS_TRIED
 cdef size_t SHORT_REACH = REACH
 cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
@@ -162,6 +163,11 @@ cdef class Excerpt:
                 f"the leaf's bytes {leaf.byte_start} to {leaf.byte_end} are not its characters "
                 f"{leaf.char_start} to {leaf.char_end} of the text"
             )
+        if <size_t>leaf.char_end + after > MOST_CHARS:
+            raise ValueError(
+                f"the leaf ends at character {leaf.char_end}, {after} characters before the "
+                f"excerpt does; the excerpt must end at {MOST_CHARS} or before"
+            )
         self.char_start = <uint32_t>(leaf.char_start - before)
         self.cut.at = self.cut.start = 0
         self.is_cut = False
@@ -205,7 +211,7 @@ cdef class Excerpt:
         self.byte_end = byte
         return chars
 
-    cdef size_t place(self, uint32_t char) noexcept:
+    cdef size_t place(self, size_t char) noexcept:
         """Returns the index of the last border at or before a code point; at least 0."""
         return (
             upper_bound(self.borders.begin(), self.borders.end(), char) - self.borders.begin() - 1
@@ -310,11 +316,11 @@ cdef class Excerpt:
                     f"which[{i}] is {match.which}; it must be below {weights.shape[0]}, the number "
                     "of weights"
                 )
-            sentence = self.place(leaf.char_start + match.start)
+            sentence = self.place(<size_t>leaf.char_start + match.start)
             if (
                 weights[match.which] > 0
                 and sentence + 1 < self.borders.size()
-                and leaf.char_start + match.end <= self.borders[sentence + 1]
+                and <size_t>leaf.char_start + match.end <= self.borders[sentence + 1]
             ):
                 pairs.push_back(pair[size_t, uint32_t](sentence, match.which))
         hrag_sort_unique(pairs)

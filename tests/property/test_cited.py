@@ -132,6 +132,27 @@ def test_a_leaf_that_is_not_in_the_text_is_refused(leaf, error):
         matched_sentence(b"text", leaf, NO_SECTIONS, len)
 
 
+@pytest.mark.parametrize("after", [0, 1, 60])
+def test_a_leaf_at_the_largest_offset_is_cited_and_beyond_it_refused(after):
+    """Offsets have 32 bits, so a damaged tree could name characters after the largest offset."""
+    text = b"Dogs bark. Cats sleep." + b" x" * 30
+    leaf = LEAF._replace(byte_end=22, char_start=2**32 - 23 - after, char_end=2**32 - 1 - after)
+    if after == 60:
+        span = (0, 10, leaf.char_start, leaf.char_start + 10)
+        assert matched_sentence(text, leaf, NO_SECTIONS, len) == span
+        return
+    with pytest.raises(ValueError, match="the excerpt must end at 4294967295 or before"):
+        matched_sentence(text, leaf, NO_SECTIONS, len)
+
+
+@pytest.mark.parametrize("start", [0, 3, 2**32 - 1])
+def test_a_term_that_ends_after_the_leaf_is_in_no_sentence(start):
+    terms = matches_of([(start, 2**32 - 1, 0)])
+    leaf = LEAF._replace(char_start=7, char_end=11)
+    span = matched_sentence(b"text", leaf, NO_SECTIONS, len, terms, np.ones(1, np.float32))
+    assert span == (0, 4, 7, 11)
+
+
 def test_a_term_without_a_weight_is_refused():
     weight = np.ones(1, np.float32)
     assert matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches_of([(0, 4, 0)]), weight)
