@@ -125,7 +125,7 @@ def test_a_collection_is_created_listed_and_deleted(run):
     assert collection["settings"]["tree"]["level_sizes"] == [128, 512]
     assert collection["settings"]["index_headings"] is False
     assert "already" in run("collections", "create", "books", code=1).stderr
-    assert "books\t0\t128,512\t0.1\tnone\tenglish" in run("collections", "list").stdout
+    assert "books\t0\t128, 512\t0.1\tnone\tenglish" in run("collections", "list").stdout
     refused = run("collections", "delete", "books", code=2)
     assert "with 0 documents? To agree, add --yes" in refused.stderr
     run("collections", "delete", "books", "--yes")
