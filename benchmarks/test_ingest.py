@@ -25,6 +25,7 @@ from urllib.request import urlopen
 
 import hnswlib
 import numpy as np
+import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
@@ -39,6 +40,8 @@ from hrag.types import Document, IngestResult, TreeSettings
 from hrag.values.deadline import NEVER
 from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
+
+pytestmark = pytest.mark.timeout(600)
 
 LEAVES = 8192  # The default of HRAG_SEGMENT_MIN_LEAVES.
 LEAVES_EACH = 100

@@ -44,12 +44,18 @@ def huge_pages(size_bytes: int) -> Iterator[None]:
 
 
 def _regions() -> list[_Region]:
-    """Returns the regions of this process's memory that belong to no file, by ascending address."""
-    with _MAPS.open(encoding="ascii", errors="replace") as lines:
-        # A region of a file, of a stack or of the heap has a name in the sixth column.
-        anonymous = (columns[0] for line in lines if len(columns := line.split()) == 5)
-        bounds = (region.split("-") for region in anonymous)
-        return [(int(start, 16), int(end, 16)) for start, end in bounds]
+    """Returns the regions of this process's memory that belong to no file, by ascending address.
+
+    Returns no regions if Linux does not show them.
+    """
+    try:
+        lines = _MAPS.read_text("ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+    # A region of a file, of a stack or of the heap has a name in the sixth column.
+    anonymous = (columns[0] for line in lines if len(columns := line.split()) == 5)
+    bounds = (region.split("-") for region in anonymous)
+    return [(int(start, 16), int(end, 16)) for start, end in bounds]
 
 
 def _added(regions: Sequence[_Region], before: Sequence[_Region]) -> Iterator[_Region]:

@@ -62,6 +62,13 @@ def test_smaller_memory_keeps_normal_pages(allocated):
     assert [is_advised(address + SIZE_BYTES // 2) for address in allocated] == [False, False]
 
 
+def test_memory_keeps_normal_pages_if_linux_does_not_show_it(allocated, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MAPS", tmp_path / "missing")
+    with huge_pages(SIZE_BYTES):
+        allocated.append(_libc.malloc(SIZE_BYTES))
+    assert not is_advised(allocated[0] + SIZE_BYTES // 2)
+
+
 @pytest.mark.parametrize(
     ("regions", "before", "added"),
     [
