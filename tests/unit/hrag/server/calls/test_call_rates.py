@@ -209,14 +209,20 @@ def test_a_stream_above_its_rate_is_throttled():
 
 def test_a_throttled_stream_continues_when_the_wall_clock_jumps(monkeypatch):
     now, variables = time.time, {"HRAG_TENANT_CALLS_PER_S": 50, "HRAG_TENANT_BURST": 1}
+    has_begun = threading.Event()
 
     def requests() -> Iterator[ipb.IngestDocumentsRequest]:
         yield from _documents(2)
+        # The call reads its deadline from the wall clock when it begins.
+        assert has_begun.wait(30)
         monkeypatch.setattr(time, "time", lambda: now() + 365 * 24 * 3600)
         yield from _documents(4)
 
     with connected(servicer_of(INDEXER), INDEXER, **variables) as channel:
-        assert len(list(_stream(channel, requests()))) == 6
+        responses = _stream(channel, requests())
+        assert next(responses)
+        has_begun.set()
+        assert len(list(responses)) == 5
 
 
 def _throttled_documents() -> float:
