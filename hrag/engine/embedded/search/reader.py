@@ -370,6 +370,7 @@ class EmbeddedReader:
         except CollectionDeleted:
             with self._accounting:
                 self.evict(number)
+            loaded.release_vectors()  # Another thread may have evicted the collection before.
             return True
         except Exception as error:
             if number not in self._failing:
