@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -53,17 +55,18 @@ class LoadedCollection:
         self._refreshing = threading.Lock()
         self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
-        # The ids of the loaded segments of which a vector could not be read from the file.
-        self._unreadable: set[int] = set()
         self._vector_memory = vector_memory
-        self._stored_vectors = StoredVectors(store, number, self._report_unreadable)
+        self._vector_owner = object()
+        self._stored_vectors = StoredVectors(
+            store, number, partial(_report_unreadable, store.segments)
+        )
         # The ids of the segments that the manifest listed at the last load.
         self._listed: set[int] = set()
         self.used_s = time.monotonic()
         try:
             self._view = self._load()
         except BaseException:
-            vector_memory.retain(number, ())
+            self.release_vectors()
             raise
 
     @property
@@ -89,10 +92,24 @@ class LoadedCollection:
         """
         unreadable = {
             segment_id
-            for segment_id in self._unreadable & self._segments.keys()
-            if is_reported(self._store.segments, segment_id)
+            for segment_id in self._stored_vectors.unreadable & self._segments.keys()
+            if self._may_be_reported(segment_id)
         }
         return len(self._damaged | unreadable)
+
+    def _may_be_reported(self, segment_id: int) -> bool:
+        """Returns False if the folder of the segments has no `.damaged` marker of a segment."""
+        try:
+            return is_reported(self._store.segments, segment_id)
+        except OSError:
+            return True
+
+    def release_vectors(self) -> None:
+        """Stops counting the vectors in memory. The reader calls it when it evicts the collection.
+
+        If a load is running then, it must be called again after the load.
+        """
+        self._vector_memory.retain(self._vector_owner, ())
 
     @contextmanager
     def _read(self) -> Iterator[Txn]:
@@ -158,7 +175,7 @@ class LoadedCollection:
             if record.segment_id in self._damaged
             and not is_reported(self._store.segments, record.segment_id)
         ]
-        self._report(self._load_segments(unmarked))
+        _report(self._store.segments, self._load_segments(unmarked))
 
     def _advance(self, txn: Txn, committed: Counters) -> View:
         """Applies all changes that `txn` can read to the current view; returns the new view.
@@ -211,14 +228,14 @@ class LoadedCollection:
                     segment_id: self._segments[segment_id]
                     for segment_id in ids & self._segments.keys()
                 }
-                self._vector_memory.retain(self.number, self._segments.keys())
+                self._retain_vectors()
                 self._damaged |= failed.keys()
                 view = self._load_view(txn)
             # `_listed` is set last. If an error occurs before, `refresh` still finds that the view
             # is not current, and loads it again.
             self._listed = ids
             self._damaged = ids - self._segments.keys()
-            self._report(failed)
+            _report(self._store.segments, failed)
             return view
 
     def _load_segments(self, records: list[SegmentRecord]) -> dict[int, str]:
@@ -236,37 +253,43 @@ class LoadedCollection:
                 self._segments = {**self._segments, record.segment_id: loaded}
             except segment_files.DamagedSegment as error:
                 failed[record.segment_id] = str(error)
+        self._retain_vectors()
         return failed
+
+    def _retain_vectors(self) -> None:
+        """Stops counting the vectors of segments that are not loaded."""
+        self._vector_memory.retain(self._vector_owner, self._segments.keys())
 
     def _source_of(self, record: SegmentRecord) -> StoredVectors | None:
         """Returns None if the vectors of a segment are to be read into memory."""
         vector_bytes = _FLOAT_BYTES * record.dimension * record.items
-        in_memory = self._vector_memory.admit(self.number, record.segment_id, vector_bytes)
+        in_memory = self._vector_memory.admit(self._vector_owner, record.segment_id, vector_bytes)
         return None if in_memory else self._stored_vectors
 
     def _load_view(self, txn: Txn) -> View:
         settings = txn.collections.require(self.number).settings
         return load_view(txn, settings, self.number, self._segments)
 
-    def _report_unreadable(self, segment_id: int, problem: str) -> None:
-        """Reports a segment of which a vector cannot be read from its file."""
-        self._unreadable = self._unreadable | {segment_id}
-        effect = "vectors that cannot be read are read from LMDB until the indexer has rebuilt it"
-        self._report({segment_id: problem}, effect)
 
-    def _report(
-        self,
-        failed: dict[int, str],
-        effect: str = "its leaves are scanned exactly until the indexer has rebuilt it",
-    ) -> None:
-        """Logs damaged segments, and creates their `.damaged` markers for the scrubber.
+def _report_unreadable(folder: Path, segment_id: int, problem: str) -> None:
+    """Reports a segment of which a vector cannot be read from its file."""
+    effect = "vectors that cannot be read are read from LMDB until the indexer has rebuilt it"
+    _report(folder, {segment_id: problem}, effect)
 
-        `failed` maps the id of each damaged segment to a description of the damage. `effect` says
-        what it means for searches.
-        """
-        for segment_id, problem in failed.items():
-            _log.error("segment_damaged", segment=segment_id, problem=problem, effect=effect)
-            try:
-                report_damage(self._store.segments, segment_id)
-            except OSError as error:
-                _log.warning("damage_report_failed", segment=segment_id, problem=str(error))
+
+def _report(
+    folder: Path,
+    failed: dict[int, str],
+    effect: str = "its leaves are scanned exactly until the indexer has rebuilt it",
+) -> None:
+    """Logs damaged segments, and creates their `.damaged` markers for the scrubber.
+
+    `folder` is the folder of all segments. `failed` maps the id of each damaged segment to a
+    description of the damage. `effect` says what it means for searches.
+    """
+    for segment_id, problem in failed.items():
+        _log.error("segment_damaged", segment=segment_id, problem=problem, effect=effect)
+        try:
+            report_damage(folder, segment_id)
+        except OSError as error:
+            _log.warning("damage_report_failed", segment=segment_id, problem=str(error))

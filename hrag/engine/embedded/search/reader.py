@@ -283,7 +283,9 @@ class EmbeddedReader:
         """
         with self._accounting:
             if self.loaded.get(number) is not loaded:
-                return  # Another thread has evicted the collection meanwhile.
+                # Another thread has evicted the collection meanwhile.
+                loaded.release_vectors()
+                return
             self._sizes[number] = loaded.size_bytes
             total = sum(self._sizes.values())
             if total <= self._budget_bytes:
@@ -302,9 +304,11 @@ class EmbeddedReader:
 
         Searches that have already opened a snapshot of the collection can continue.
         """
-        for by_number in (self.loaded, self._sizes, self._failing, self._damaged):
+        loaded = self.loaded.pop(number, None)
+        for by_number in (self._sizes, self._failing, self._damaged):
             by_number.pop(number, None)
-        self._vector_memory.retain(number, ())
+        if loaded is not None:
+            loaded.release_vectors()
 
     def _follow(self) -> None:
         """Runs the background thread: applies new commits at intervals until `close` is called."""
@@ -366,6 +370,7 @@ class EmbeddedReader:
         except CollectionDeleted:
             with self._accounting:
                 self.evict(number)
+            loaded.release_vectors()  # Another thread may have evicted the collection before.
             return True
         except Exception as error:
             if number not in self._failing:

@@ -31,7 +31,11 @@ Report = Callable[[int, str], None]
 class StoredVectors:
     """Returns the vectors of a collection's leaves from LMDB. Implements `VectorSource`.
 
-    Safe to call from several threads.
+    `unreadable` are the ids of the segments of which a vector was requested. Safe to call from
+    several threads.
+
+    The graphs of segments refer to this object. So it must not refer to the collection that has
+    the segments: a collection that is evicted would then stay in memory as a reference cycle.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class StoredVectors:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`collection` is the id of the collection. `clock` returns seconds."""
+        self.unreadable: frozenset[int] = frozenset()
         self._store = store
         self._collection = collection
         self._report = report
@@ -86,4 +91,5 @@ class StoredVectors:
             is_due = now_s - self._reported_s.get(segment_id, -_REPORT_S) >= _REPORT_S
             if is_due:
                 self._reported_s[segment_id] = now_s
+                self.unreadable |= {segment_id}
         return is_due

@@ -19,23 +19,29 @@ class VectorMemory:
         self._budget_bytes = budget_bytes
         self._lock = threading.Lock()
         self._used_bytes = 0
-        # The sizes of the vectors of each segment, by the ids of its collection and of the segment.
-        self._sizes: dict[int, dict[int, int]] = {}
+        # The sizes of the vectors of each segment, by its owner and its id.
+        self._sizes: dict[object, dict[int, int]] = {}
 
-    def admit(self, collection: int, segment_id: int, size_bytes: int) -> bool:
-        """Returns True if the vectors of a segment may be read into memory; counts them then."""
+    def admit(self, owner: object, segment_id: int, size_bytes: int) -> bool:
+        """Returns True if the vectors of a segment may be read into memory; counts them then.
+
+        `owner` stands for one loaded collection. If a collection is evicted and loaded again, two
+        owners may have the same segment for a moment. A segment of an owner is counted once.
+        """
         with self._lock:
+            if segment_id in self._sizes.get(owner, ()):
+                return True
             if self._used_bytes + size_bytes > self._budget_bytes:
                 return False
-            self._sizes.setdefault(collection, {})[segment_id] = size_bytes
+            self._sizes.setdefault(owner, {})[segment_id] = size_bytes
             self._used_bytes += size_bytes
             return True
 
-    def retain(self, collection: int, segment_ids: Collection[int]) -> None:
-        """Stops counting the segments of a collection whose ids are not in `segment_ids`."""
+    def retain(self, owner: object, segment_ids: Collection[int]) -> None:
+        """Stops counting the segments of an owner whose ids are not in `segment_ids`."""
         with self._lock:
-            sizes = self._sizes.pop(collection, {})
+            sizes = self._sizes.pop(owner, {})
             retained = {number: sizes[number] for number in sizes.keys() & set(segment_ids)}
             if retained:
-                self._sizes[collection] = retained
+                self._sizes[owner] = retained
             self._used_bytes += sum(retained.values()) - sum(sizes.values())

@@ -236,8 +236,13 @@ class _Transaction(AbstractContextManager[Txn]):
 
     def __enter__(self) -> Txn:
         try:
-            self._raw = self._store.env.begin(write=self._write, buffers=True)
-            return self._open(self._raw)
+            self._raw = raw = self._store.env.begin(write=self._write, buffers=True)
+            try:
+                return self._open(raw)
+            except BaseException:
+                # As long as the error refers to the transaction, nobody else could write.
+                raw.abort()
+                raise
         except lmdb.Error as error:
             self._explain(error)
             raise

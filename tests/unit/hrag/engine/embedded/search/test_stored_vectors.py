@@ -5,19 +5,23 @@ after the reader has loaded them.
 """
 
 import errno
+import gc
 import os
 import shutil
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
+from hrag.engine.embedded.search import loaded_collection
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
-from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.search.reader import EmbeddedReader, ReaderLimits
 from hrag.engine.embedded.search.stored_vectors import StoredVectors
 from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.segments import damage, segment_files
@@ -217,3 +221,80 @@ def test_a_collection_that_cannot_be_loaded_uses_no_vector_memory(engine, model,
     with pytest.raises(DataLoss):
         LoadedCollection(engine.store, engine.open().collection_id, memory)
     assert memory.admit(1, 1, 100_000)
+
+
+def test_an_evicted_collection_leaves_memory_without_the_garbage_collector(engine, model):
+    """Collections that are loaded before the service begins are never collected as garbage."""
+    engine.restart_reader(limits=ReaderLimits(poll_s=1000.0))
+    gc.disable()
+    try:
+        found(engine)
+        loaded = engine.reader.loaded[engine.open().collection_id]
+        parts = [weakref.ref(loaded), weakref.ref(loaded.view)]
+        del loaded
+        engine.reader.evict(engine.open().collection_id)
+        assert [part() for part in parts] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_segment_that_cannot_be_loaded_again_and_again_uses_no_vector_memory(
+    engine, model, monkeypatch
+):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    (segment,) = engine.writer.status(engine.open()).embedded.segments
+    memory = VectorMemory(72 * 16 * 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_files, "Graph", fail)
+        collection = LoadedCollection(engine.store, engine.open().collection_id, memory)
+        for _ in range(3):
+            damage.forget_damage(engine.store.segments, segment.segment_id)
+            collection.refresh(retry_damaged=True)
+    damage.forget_damage(engine.store.segments, segment.segment_id)
+    assert memory.admit(7, 7, 72 * 16 * 4)
+
+
+def test_a_folder_that_cannot_be_read_is_no_error_of_the_status(engine, model, monkeypatch):
+    def fail(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    found(engine)
+    content = index_path(engine).read_bytes()
+    os.truncate(index_path(engine), 0)
+    found(engine)
+    index_path(engine).write_bytes(content)
+    with monkeypatch.context() as patch:
+        patch.setattr("hrag.engine.embedded.search.loaded_collection.is_reported", fail)
+        assert engine.reader.status().embedded.damaged_segments == 1
+    Scrubber(engine.store).scrub()
+
+
+def test_a_collection_that_is_evicted_while_it_loads_a_segment_uses_no_vector_memory(
+    engine, model, monkeypatch
+):
+    """The background thread loads a new segment when a search evicts the collection."""
+    engine.reader.close()
+    collection_id, budget_bytes = engine.open().collection_id, 100_000
+    reader = EmbeddedReader(
+        engine.store, limits=ReaderLimits(poll_s=1000.0), vector_budget_bytes=budget_bytes
+    )
+    memory = VectorMemory(budget_bytes)
+    monkeypatch.setattr(reader, "_vector_memory", memory)
+    with closing(reader):
+        reader.load(collection_id)
+        engine.seal()
+        listed = loaded_collection.listed_segments
+
+        def listed_while_evicted(*arguments: Any) -> Any:
+            if collection_id in reader.loaded:
+                reader.evict(collection_id)
+            return listed(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loaded_collection, "listed_segments", listed_while_evicted)
+            reader.apply_changes()
+        assert collection_id not in reader.loaded
+        assert memory.admit("another collection", 1, budget_bytes)
+    engine.restart_reader()

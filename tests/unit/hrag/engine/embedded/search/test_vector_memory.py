@@ -27,3 +27,12 @@ def test_segments_that_are_not_retained_make_room():
 
 def test_without_memory_no_vectors_are_admitted():
     assert not VectorMemory(0).admit(1, 1, 4)
+
+
+def test_a_segment_that_is_admitted_again_is_counted_once():
+    memory = VectorMemory(100)
+    for _ in range(3):
+        assert memory.admit(1, 10, 60)
+    assert not memory.admit(1, 11, 41)
+    memory.retain(1, ())
+    assert memory.admit(2, 12, 100)

@@ -294,6 +294,27 @@ def test_a_write_that_raises_changes_nothing_and_says_why(store, error):
     assert_nothing_was_written(store)
 
 
+@pytest.mark.parametrize("opener", ["_reader", "_writer"])
+def test_a_transaction_that_cannot_be_opened_ends(store, opener, monkeypatch):
+    """Otherwise nobody else could write as long as the error refers to the transaction."""
+    begun = []
+
+    def fail(_store: Store, raw: lmdb.Transaction) -> None:
+        begun.append(raw)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, opener, fail)
+        with pytest.raises(MemoryError):
+            (store.read() if opener == "_reader" else store.write()).__enter__()
+    (raw,) = begun
+    try:
+        with pytest.raises(lmdb.Error):
+            raw.stat(store.databases["meta"].handle)
+    finally:
+        raw.abort()
+
+
 def test_stored_numbers_count_up_and_change_only_with_the_commit(store):
     with store.write() as txn:
         assert [txn.next_number(schema.LAST_ORDINAL) for _ in range(3)] == [1, 2, 3]
