@@ -66,6 +66,7 @@ NAMES = (
     "_bm25",
     "_boundaries",
     "_cited",
+    "_cited_document",
     "_climb",
     "_dense",
     "_forward",
