@@ -69,6 +69,7 @@ NAMES = (
     "_cited_document",
     "_climb",
     "_dense",
+    "_folded_text",
     "_forward",
     "_graph",
     "_graph_file",

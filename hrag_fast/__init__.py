@@ -39,7 +39,6 @@ try:
         TermExtractor,
         Token,
         Variant,
-        fold,
         term_id,
     )
     from hrag_fast._bert_encoder import BertEncoder, Q4Matrix
@@ -57,6 +56,7 @@ try:
     from hrag_fast._cited_document import CitedDocument
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._dense import SEARCH_COST, DenseSearch, NearestRows, SegmentVectors
+    from hrag_fast._folded_text import fold
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._join_candidates import JoinedCandidates, join_candidates
