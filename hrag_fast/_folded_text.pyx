@@ -193,6 +193,7 @@ cdef inline void append(
 ) noexcept:
     """Appends a folded character of up to 4 bytes, for which there is capacity."""
     cdef size_t i, place = text.size
+    text.size = place + size  # It is stored first: the next call needs it at once.
     if class_ == MARK:
         class_ = WORD if place > 0 and text.classes[place - 1] == WORD else OTHER
     memcpy(text.bytes + place, data, 4)
@@ -201,7 +202,6 @@ cdef inline void append(
         for i in range(place, place + size):
             text.places[2 * i] = start
             text.places[2 * i + 1] = end
-    text.size = place + size
 
 
 cdef int fold_ascii(
