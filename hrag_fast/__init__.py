@@ -39,7 +39,6 @@ try:
         TermExtractor,
         Token,
         Variant,
-        fold,
         term_id,
     )
     from hrag_fast._bert_encoder import BertEncoder, Q4Matrix
@@ -54,13 +53,15 @@ try:
     )
     from hrag_fast._characters import MAX_CLUSTER, Folding, inside_word
     from hrag_fast._cited import MAX_SECTIONS_TRIED, REACH, matched_sentence, merged_spans
+    from hrag_fast._cited_document import CitedDocument
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._dense import SEARCH_COST, DenseSearch, NearestRows, SegmentVectors
+    from hrag_fast._folded_text import fold
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._join_candidates import JoinedCandidates, join_candidates
     from hrag_fast._json_scan import json_size
-    from hrag_fast._passages import CitedDocument, PassageDocument, PassageEncoder
+    from hrag_fast._passages import PassageDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
     from hrag_fast._rows import rows_of_documents

@@ -1,4 +1,4 @@
-"""Types and documentation of the compiled `TermExtractor`, `fold` and `term_id`.
+"""Types and documentation of the compiled `TermExtractor` and `term_id`.
 
 Arrays that are returned are new. All functions hold the GIL, but `leaf_terms` lets other threads
 run after every 256 KB of text. An instance of a subclass of `str` raises TypeError.
@@ -133,18 +133,4 @@ def term_id(term: str) -> int:
 
     The hash is FNV-1a with the finalizer of MurmurHash3. Raises UnicodeEncodeError for a lone
     surrogate, which no term has.
-    """
-
-def fold(text: str, folding: Folding = Folding.UNICODE, *, single_spaces: bool = False) -> str:
-    """Returns the folded text, in which different spellings of a word are equal.
-
-    Folding is NFKC, then full case folding, then NFKC again; `folding` may make more spellings
-    equal. Before that, it drops characters that are invisible inside words: soft hyphens U+00AD,
-    joiners U+034F, U+200C, U+200D and U+2060, byte order marks U+FEFF, and variation selectors.
-    With `single_spaces`, each run of white space also becomes one space, and white space at both
-    ends is removed.
-
-    A cluster is a character with the marks, inner Hangul letters and invisible characters that
-    follow it. A cluster of more than 32 code points is folded in pieces of 32, so that the time
-    is linear for every text. A lone surrogate becomes U+FFFD.
     """

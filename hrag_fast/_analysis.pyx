@@ -2,40 +2,40 @@
 """`TermExtractor`: finds which terms a text has, and where. Every ingest and query uses it.
 
 It makes two passes over flat buffers. The first pass folds the text into UTF-8, and writes a class
-for each byte. It reads the class and the folded form of a character from pages, which are tables
-for 256 characters each, and uses Python's `unicodedata` for characters that combine. The second
-pass cuts the text into words, joined runs and CJK terms, hashes them, and looks up the stems of
-words. `_analysis.pyi` is the documentation for callers; `tests/twins/analysis.py` has the plain
-twin, which defines the right answer.
+for each byte (`_folded_text.pyx`). The second pass cuts the text into words, joined runs and CJK
+terms, hashes them, and looks up the stems of words. `_analysis.pyi` is the documentation for
+callers; `tests/twins/analysis.py` has the plain twin, which defines the right answer.
 
 Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
 which happens if a stem, a page of characters or a cluster is not cached. So each call has separate
-buffers, pages never change once they are published, and no Python code runs while a set of stems is
-read or written.
+buffers, and no Python code runs while a set of stems is read or written.
 """
 
 from collections import namedtuple
 
 import numpy as np
 
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from cpython.unicode cimport (
-    PyUnicode_1BYTE_DATA,
-    PyUnicode_2BYTE_DATA,
-    PyUnicode_4BYTE_DATA,
-    PyUnicode_DecodeUTF8,
-    PyUnicode_KIND,
-    PyUnicode_Substring,
-)
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from cpython.mem cimport PyMem_Free
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from hrag_fast import _characters
-from hrag_fast._characters import Folding, character_page, folded_bytes
+from hrag_fast._characters import Folding
+from hrag_fast._folded_text cimport (
+    CJK,
+    JOINER,
+    SUFFIX,
+    WORD,
+    FoldedText,
+    Tables,
+    larger,
+    resized,
+    tables_for,
+)
+from hrag_fast._occurrences cimport Occurrence, sort_hashes
 
 cdef extern from "Python.h":
-    bint PyUnicode_IS_ASCII(object text)
     void* PyEval_SaveThread() noexcept
     void PyEval_RestoreThread(void* state) noexcept
 
@@ -64,19 +64,11 @@ cdef extern from *:
         return place + (__builtin_ctzll(differing) >> 3);
     }
 
-    // Returns 1 if all bytes are ASCII characters.
-    static inline int hrag_is_ascii(const uint8_t* text, size_t size) {
-        uint8_t bits = 0;
-        for (size_t i = 0; i < size; i++) bits |= text[i];
-        return bits < 0x80;
-    }
-
     // Returns the first `size` bytes, but at most 8, as an integer, padded with zeros.
     static inline uint64_t hrag_padded(const uint8_t* at, size_t size) {
         return size >= 8 ? hrag_load(at) : hrag_load(at) & (((uint64_t)1 << 8 * size) - 1);
     }
     """
-    bint hrag_is_ascii(const uint8_t* text, size_t size) noexcept nogil
     size_t hrag_word_end(const uint8_t* classes, size_t place) noexcept nogil
     uint64_t hrag_padded(const uint8_t* at, size_t size) noexcept nogil
 
@@ -86,21 +78,11 @@ Token = namedtuple("Token", ("text", "is_word"))
 Variant = namedtuple("Variant", ("text", "start", "end"))
 
 cdef enum:
-    # The classes of characters; `_characters.py` describes them.
-    OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX
-
-assert (_characters.OTHER, _characters.WORD, _characters.CJK) == (OTHER, WORD, CJK)
-assert (_characters.MARK, _characters.SPACE) == (MARK, SPACE)
-assert (_characters.JOINER, _characters.SUFFIX) == (JOINER, SUFFIX)
-
-cdef enum:
     WORDS_ONLY, WITH_JOINED, ALL_TERMS
 
 cdef enum:
     FREQUENCY_LIMIT = 255
     STEMMED_CHARS = 64  # Longer words are not stemmed: they are data, not language.
-    PAGES = 0x1100  # Pages of 256 characters cover all code points of Unicode.
-    CLUSTERS = 8192  # Each cache has at most this many clusters, about 200 bytes each.
     # The first cache of stems has 8,192 sets of 4 words: 32,768 words of up to 24 bytes, in 1 MB
     # for each language.
     STEM_SET_BITS = 13
@@ -108,14 +90,11 @@ cdef enum:
     STEM_WORD_BYTES = 24
     LONG_STEMS = 8192  # The second cache has at most this many words, about 150 bytes each.
     VARIANTS = 16384  # This cache has at most this many words and joined runs, 300 bytes each.
-    PADDING = 24  # This many bytes may be read past the end of a text.
-    CROWDED = 64  # A bucket with more ids than this is sorted by heap sort, not by insertion.
     # After each 256 KiB of text, which take about 3 ms, `leaf_terms` lets other threads have the
     # GIL.
     TEXT_BYTES_A_TURN = 1 << 18
 
 MAX_FREQUENCY = FREQUENCY_LIMIT
-cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
 
 cdef uint64_t VARIES = <uint64_t>1 << 56  # Set beside an id if the word may have variants.
 cdef uint64_t ID_BITS = VARIES - 1
@@ -125,14 +104,6 @@ cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
 cdef uint64_t FNV_PRIME = 0x100000001B3
 
 
-cdef struct Character:
-    # An entry of `character_page`.
-    uint8_t class_
-    uint8_t may_combine
-    uint8_t size
-    uint8_t unused
-    uint8_t folded[4]
-
 cdef struct Stem:
     uint64_t word[3]  # UTF-8, padded with zeros, which no word contains.
     uint64_t id  # With the bit VARIES.
@@ -141,62 +112,6 @@ cdef struct StemSet:
     # The words that have the same bits of a hash, in two cache lines, the newest word first. A new
     # word evicts the oldest one.
     Stem stems[STEM_WAYS]
-
-cdef struct Occurrence:
-    uint64_t id
-    uint32_t start  # An offset in bytes of the folded text, like `end`.
-    uint32_t end
-
-ctypedef fused Unit:
-    # The types of a code point in the three kinds of str.
-    uint8_t
-    uint16_t
-    uint32_t
-
-cdef class Tables:
-    """The pages and clusters of one folding."""
-
-    # Pages are published one by one, and never changed or freed. A page has 2 KB; all pages
-    # together have 9 MB.
-    cdef Character* pages[PAGES]
-    cdef dict clusters
-    cdef object folding
-    cdef bint is_turkish
-
-    def __cinit__(self, folding):
-        self.folding = folding
-        self.is_turkish = folding is Folding.TURKISH
-        self.clusters = {}
-
-    cdef Character* load_page(self, uint32_t number) except NULL:
-        cdef bytes entries = character_page(number, self.folding)
-        cdef Character* page
-        if self.pages[number] is NULL:  # Another thread may have been faster.
-            page = <Character*>calloc(256, sizeof(Character))
-            if page is NULL:
-                raise MemoryError
-            memcpy(page, <const char*>entries, 256 * sizeof(Character))
-            self.pages[number] = page
-        return self.pages[number]
-
-    cdef inline Character* character(self, uint32_t code_point) except NULL:
-        cdef Character* page = self.pages[code_point >> 8]
-        if page is NULL:
-            page = self.load_page(code_point >> 8)
-        return page + (code_point & 0xFF)
-
-    cdef tuple folded_cluster(self, str text, Py_ssize_t start, Py_ssize_t end):
-        cdef str cluster = PyUnicode_Substring(text, start, end)
-        cdef tuple folded = self.clusters.get(cluster)
-        if folded is None:
-            folded = folded_bytes(cluster, self.folding)
-            if len(self.clusters) >= CLUSTERS:
-                self.clusters.clear()
-            self.clusters[cluster] = folded
-        return folded
-
-
-cdef dict tables_of = {folding: Tables(folding) for folding in Folding}
 
 
 cdef inline uint64_t fnv(uint64_t state, const uint8_t* data, size_t size) noexcept nogil:
@@ -222,42 +137,10 @@ def term_id(str term not None):
     return hashed(<const uint8_t*><const char*>encoded, len(encoded))
 
 
-def fold(str text not None, folding=Folding.UNICODE, *, bint single_spaces=False):
-    """Folds a text; see `_analysis.pyi`."""
-    cdef Tables tables = tables_of[folding]
-    if PyUnicode_IS_ASCII(text) and not single_spaces and not tables.is_turkish:
-        return text.lower()
-    cdef Buffers buffers = Buffers()
-    buffers.fold(text, tables)
-    if single_spaces:
-        buffers.collapse_spaces()
-    return PyUnicode_DecodeUTF8(<const char*>buffers.bytes, buffers.size, NULL)
-
-
-cdef void* resized(void* memory, size_t size) except NULL:
-    memory = PyMem_Realloc(memory, size)
-    if memory is NULL:
-        raise MemoryError
-    return memory
-
-
-cdef size_t larger(size_t capacity, size_t needed) noexcept nogil:
-    return max(needed, capacity + capacity // 2)
-
-
-cdef class Buffers:
+cdef class Buffers(FoldedText):
     """The memory of one call: a folded text and its terms. Each text of the call reuses it."""
 
     cdef:
-        uint8_t* bytes  # The folded text, and after it PADDING bytes of class OTHER.
-        uint8_t* classes
-        bint keeps_places
-        # For each byte, the start and the end of its cluster in the original text. NULL after an
-        # ASCII text, whose characters keep their places.
-        uint32_t* places
-        uint32_t* places_memory
-        size_t size
-        size_t capacity
         # A term occurs in `occurrences` only if the bit for the lowest 6 bits of its id is set. So
         # nearly all terms that nobody looks for are left out.
         uint64_t wanted
@@ -270,88 +153,14 @@ cdef class Buffers:
         uint32_t* offsets
         size_t ids_capacity
 
-    def __cinit__(self, bint keeps_places=False):
-        self.keeps_places = keeps_places
+    def __cinit__(self):
         self.wanted = ALL_IDS
 
     def __dealloc__(self):
-        PyMem_Free(self.bytes)
-        PyMem_Free(self.classes)
-        PyMem_Free(self.places_memory)
         PyMem_Free(self.occurrences)
         PyMem_Free(self.matches)
         PyMem_Free(self.ids)
         PyMem_Free(self.offsets)
-
-    cdef int reserve(self, size_t needed) except -1:
-        """Ensures capacity for `needed` bytes of folded text in total, and for the padding."""
-        needed += PADDING
-        if needed <= self.capacity:
-            return 0
-        if needed > <size_t>0xFFFFFFFF:
-            raise OverflowError("the folded text must be below 4 GiB")
-        needed = larger(self.capacity, needed)
-        self.bytes = <uint8_t*>resized(self.bytes, needed)
-        self.classes = <uint8_t*>resized(self.classes, needed)
-        if self.keeps_places:
-            self.places_memory = <uint32_t*>resized(
-                self.places_memory, 2 * needed * sizeof(uint32_t)
-            )
-            self.places = self.places_memory
-        self.capacity = needed
-        return 0
-
-    cdef int fold(self, str text, Tables tables) except -1:
-        """Fills `bytes`, `classes` and, with `keeps_places`, `places`."""
-        cdef int kind = PyUnicode_KIND(text)
-        cdef const uint8_t* ones
-        if kind == 1:
-            ones = <const uint8_t*>PyUnicode_1BYTE_DATA(text)
-            if PyUnicode_IS_ASCII(text) and not tables.is_turkish:
-                return fold_ascii(self, tables, ones, len(text))
-            fold_units(self, tables, text, ones, len(text))
-        elif kind == 2:
-            fold_units(self, tables, text, <const uint16_t*>PyUnicode_2BYTE_DATA(text), len(text))
-        else:
-            fold_units(self, tables, text, <const uint32_t*>PyUnicode_4BYTE_DATA(text), len(text))
-        self.pad()
-        return 0
-
-    cdef int fold_utf8(self, const uint8_t* text, size_t size, Tables tables) except -1:
-        """Does the same for a text in UTF-8."""
-        if hrag_is_ascii(text, size) and not tables.is_turkish:
-            return fold_ascii(self, tables, text, size)
-        return self.fold(PyUnicode_DecodeUTF8(<const char*>text, size, NULL), tables)
-
-    cdef void pad(self) noexcept:
-        memset(self.bytes + self.size, 0, PADDING)
-        memset(self.classes + self.size, OTHER, PADDING)
-
-    cdef inline void append(
-        self, const uint8_t* data, uint32_t size, uint8_t class_, uint32_t start, uint32_t end
-    ) noexcept:
-        """Appends a folded character of up to 4 bytes, for which there is capacity."""
-        cdef size_t i, place = self.size
-        if class_ == MARK:
-            class_ = WORD if place > 0 and self.classes[place - 1] == WORD else OTHER
-        memcpy(self.bytes + place, data, 4)
-        memset(self.classes + place, class_, 4)
-        if self.keeps_places:
-            for i in range(place, place + size):
-                self.places[2 * i] = start
-                self.places[2 * i + 1] = end
-        self.size = place + size
-
-    cdef void collapse_spaces(self) noexcept:
-        """Replaces each run of white space in `bytes` by one space; at both ends, removes it."""
-        cdef size_t i, size = 0
-        cdef bint is_space, follows_space = True
-        for i in range(self.size):
-            is_space = self.classes[i] == SPACE
-            self.bytes[size] = b" " if is_space else self.bytes[i]
-            size += not (is_space and follows_space)
-            follows_space = is_space
-        self.size = size - (size > 0 and follows_space)
 
     cdef inline int emit(self, uint64_t term, size_t start, size_t end) except -1:
         if not self.wanted >> (term & 63) & 1:
@@ -414,138 +223,6 @@ cdef class Buffers:
         return size
 
 
-cdef int fold_ascii(Buffers buffers, Tables tables, const uint8_t* text, size_t size) except -1:
-    cdef const Character* page = tables.character(0)
-    cdef uint8_t* folded
-    cdef uint8_t* classes
-    cdef size_t i
-    buffers.size = 0
-    buffers.reserve(size)
-    buffers.places = NULL
-    folded, classes = buffers.bytes, buffers.classes
-    for i in range(size):
-        folded[i] = text[i] | 0x20 if b"A" <= text[i] <= b"Z" else text[i]
-    for i in range(size):
-        classes[i] = page[text[i]].class_
-    buffers.size = size
-    buffers.pad()
-    return 0
-
-
-cdef int fold_units(
-    Buffers buffers, Tables tables, str text, const Unit* units, Py_ssize_t size
-) except -1:
-    cdef Py_ssize_t start = 0, end
-    cdef Character* first
-    buffers.size = 0
-    buffers.reserve(4 * size)
-    buffers.places = buffers.places_memory
-    while start < size:
-        first = tables.character(units[start])
-        end = start + 1
-        while (
-            end < size
-            and units[end] >= 0x80
-            and end - start < CLUSTER_LIMIT
-            and tables.character(units[end]).may_combine
-        ):
-            end += 1
-        if end == start + 1 and first.size > 0:
-            buffers.append(first.folded, first.size, first.class_, start, end)
-        else:
-            append_cluster(buffers, tables.folded_cluster(text, start, end), start, end)
-            buffers.reserve(buffers.size + 4 * (size - end))
-        start = end
-    return 0
-
-
-cdef int append_cluster(
-    Buffers buffers, tuple folded, Py_ssize_t start, Py_ssize_t end
-) except -1:
-    cdef bytes encoded = folded[0]
-    cdef bytes classes = folded[1]
-    cdef const uint8_t* data = <const uint8_t*><const char*>encoded
-    cdef const uint8_t* classes_of = <const uint8_t*><const char*>classes
-    cdef uint8_t byte[4]  # `append` reads 4 bytes, but uses only the first one here.
-    cdef size_t i, size = len(encoded)
-    buffers.reserve(buffers.size + size)
-    for i in range(size):
-        byte[0] = data[i]
-        buffers.append(byte, 1, classes_of[i], start, end)
-    return 0
-
-
-cdef void sort_hashes(
-    const Occurrence* occurrences, size_t n, int bits, uint64_t* ids, uint32_t* offsets
-) noexcept nogil:
-    """Writes the sorted ids of occurrences to `ids`.
-
-    The first `bits` of the 56 bits of an id are the index of its bucket. Ids are distributed to
-    buckets, then the buckets are sorted. `offsets` has space for one entry per bucket.
-    """
-    cdef size_t i, bucket, buckets = <size_t>1 << bits
-    cdef uint32_t largest = 0, count, start = 0, end = 0
-    cdef int shift = 56 - bits
-    memset(offsets, 0, buckets * sizeof(uint32_t))
-    for i in range(n):
-        offsets[occurrences[i].id >> shift] += 1
-    for i in range(buckets):
-        count = offsets[i]
-        largest = max(largest, count)
-        offsets[i] = end
-        end += count
-    for i in range(n):
-        bucket = occurrences[i].id >> shift
-        ids[offsets[bucket]] = occurrences[i].id
-        offsets[bucket] += 1
-    if largest <= CROWDED:
-        insertion_sort(ids, n)
-        return
-    for i in range(buckets):  # An offset is now the end of its bucket.
-        count = offsets[i] - start
-        if count <= CROWDED:
-            insertion_sort(ids + start, count)
-        else:
-            heap_sort(ids + start, count)
-        start = offsets[i]
-
-
-cdef inline void insertion_sort(uint64_t* ids, size_t n) noexcept nogil:
-    cdef size_t i, place
-    cdef uint64_t value
-    for i in range(1, n):
-        value = ids[i]
-        place = i
-        while place > 0 and ids[place - 1] > value:
-            ids[place] = ids[place - 1]
-            place -= 1
-        ids[place] = value
-
-
-cdef void heap_sort(uint64_t* ids, size_t n) noexcept nogil:
-    """Sorts a bucket with many ids. Takes linear time if all ids are equal, and never quadratic."""
-    cdef size_t i
-    for i in range(n // 2, 0, -1):
-        sift_down(ids, i - 1, n)
-    for i in range(n - 1, 0, -1):
-        ids[0], ids[i] = ids[i], ids[0]
-        sift_down(ids, 0, i)
-
-
-cdef inline void sift_down(uint64_t* ids, size_t place, size_t n) noexcept nogil:
-    cdef uint64_t value = ids[place]
-    cdef size_t child = 2 * place + 1
-    while child < n:
-        if child + 1 < n and ids[child + 1] > ids[child]:
-            child += 1
-        if ids[child] <= value:
-            break
-        ids[place] = ids[child]
-        place = child
-        child = 2 * place + 1
-    ids[place] = value
-
-
 cdef class TermExtractor:
     """Finds the terms of texts; see `_analysis.pyi`."""
 
@@ -563,7 +240,7 @@ cdef class TermExtractor:
     ):
         self.stem = stem
         self.ascii_only = ascii_only
-        self.tables = tables_of[folding]
+        self.tables = tables_for(folding)
         self.variants = variants
         self.long_stems = {}
         self.known_variants = {}
@@ -934,4 +611,3 @@ cdef inline size_t lower_bound(const uint64_t* ids, size_t n, uint64_t value) no
         else:
             high = middle
     return low
-

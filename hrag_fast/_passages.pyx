@@ -2,59 +2,52 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`PassageEncoder`: encodes stored chunks as protobuf messages. It ends every search.
 
-It writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding) with the field
-numbers of `protos/`. Each passage becomes a `hrag.v1.SearchResponse` with only this passage. The
-concatenation of these messages is one message with all passages. The content of a passage is copied
-from LMDB's pages into the message, and spans of leaves are copied from the binary tree, without
-Python objects in between.
-
-Messages are written from their end to their beginning, as in protobuf's upb, because the length of
-a field stands before its content and is known only afterwards. Fields that are 0 or empty are left
-out, as in protobuf.
+Each passage becomes a `hrag.v1.SearchResponse` with only this passage. The concatenation of these
+messages is one message with all passages. `_cited_document.pyx` encodes the chunk of a passage and
+the sentence to cite. The spans of leaves are copied from the binary tree, without Python objects in
+between.
 
 `_passages.pyi` is the documentation for callers. The right answer is what protobuf itself
 encodes for the same values; a property test compares the two.
 """
 
-from array import array
-
 from hrag_fast._sentences import MAX_SENTENCE_CHARS
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr
 from libcpp.vector cimport vector
 
 from hrag_fast._analysis cimport Match
-from hrag_fast._cited cimport Range, TextRange, add_spans, count_before, joined, sentence_of
+from hrag_fast._chunk_tree cimport Level, Record, chunk_of, level_of, token_end
+from hrag_fast._cited cimport Range, TextRange, add_spans, joined, sentence_of
+from hrag_fast._cited_document cimport (
+    POSITION_BYTES,
+    SENTENCE_BYTES,
+    SPAN_BYTES,
+    CitedDocument,
+    chunk_capacity,
+    put_chunk,
+    put_id,
+    put_sentence,
+    put_span,
+    recognised_capacity,
+    record_of,
+)
 from hrag_fast._term_matcher cimport TermMatcher
-
-cdef enum:  # Wire types.
-    VARINT = 0
-    BYTES = 2
-    FIXED32 = 5
+from hrag_fast._wire_writer cimport (
+    NUMBER_BYTES,
+    Writer,
+    close,
+    put_float,
+    put_number,
+    put_present_float,
+)
 
 cdef enum:  # Field numbers.
-    CHUNK_ID = 1
-    CHUNK_LEVEL = 3
-    CHUNK_INDEX = 4
-    CHUNK_CONTENT = 5
-    CHUNK_TOKEN_COUNT = 6
-    CHUNK_SPAN = 7
-    CHUNK_SECTION_PATH = 8
-    CHUNK_FIRST_PAGE = 9
-    CHUNK_LAST_PAGE = 10
-    CHUNK_PAGE_STARTS = 14
-    CHUNK_RECOGNISED_PAGES = 15
-    PAGE_NUMBER = 1
-    PAGE_CHAR_START = 2
-    SPAN_BYTE_START = 1
-    SPAN_BYTE_END = 2
-    SPAN_CHAR_START = 3
-    SPAN_CHAR_END = 4
     RESPONSE_PASSAGES = 1
     PASSAGE_CHUNK = 1
     PASSAGE_SCORE = 2
@@ -66,11 +59,6 @@ cdef enum:  # Field numbers.
     PASSAGE_MATCHED_SENTENCE = 8
     TERM_CHAR_START = 1
     TERM_CHAR_END = 2
-    SENTENCE_SPAN = 1
-    SENTENCE_SECTION_PATH = 2
-    SENTENCE_FIRST_PAGE = 3
-    SENTENCE_LAST_PAGE = 4
-    SENTENCE_RECOGNISED_PAGES = 5
     CHILD_CHUNK_ID = 1
     CHILD_SCORE = 2
     CHILD_SPAN = 3
@@ -79,100 +67,15 @@ cdef enum:  # Field numbers.
 
 # Up to this many bytes before and after a leaf may be read to find the sentence to cite.
 cdef size_t REACH_BYTES = 4 * MAX_SENTENCE_CHARS
-cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in no section.
 
 cdef enum:
     LEAF_INDEX_BITS = 20
-    # Upper bounds of encoded lengths. All field numbers are below 16, so a tag takes one byte.
-    NUMBER_BYTES = 1 + 5  # A field with an integer of 32 bits.
-    SPAN_BYTES = 2 + 4 * NUMBER_BYTES
-    POSITION_BYTES = 2 * 11  # "#", a level, "." and an index.
-    # A chunk without document id, section path, pages and content.
-    CHUNK_BYTES = 7 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
+    # Upper bounds of encoded lengths.
     CHILD_BYTES = 5 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
-    PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
     TERM_SPAN_BYTES = 2 + 2 * NUMBER_BYTES
     # This is a lower bound: the first span may begin at 0, and a field that is 0 is left out.
     LEAST_TERM_SPAN_BYTES = 2 + 2
-    SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # A sentence without its section path.
-
-
-cdef packed struct Record:  # The fields of hrag.values.tree.CHUNK.
-    uint32_t byte_start
-    uint32_t byte_end
-    uint32_t char_start
-    uint32_t char_end
-    uint32_t token_start
-    uint32_t token_count
-    uint32_t parent
-    uint32_t first_child
-    uint32_t child_count
-    uint32_t section
-
-
-cdef class CitedDocument:
-    """The encoded data that all passages of one document share; see `_passages.pyi`."""
-
-    cdef bytes fields
-    cdef bytes name
-    cdef object section_path_of
-    cdef dict section_paths  # The encoded field of a chunk for each section.
-    cdef dict sentence_paths  # The encoded field of a sentence for each section.
-    cdef const uint32_t[::1] page_numbers
-    cdef const uint32_t[::1] page_starts
-    cdef const uint32_t[::1] section_starts
-    cdef object heading_end  # If it is None, passages have no sentence to cite.
-    cdef const uint8_t[::1] recognised  # 1 for each recognised page; empty if there is none.
-
-    def __cinit__(
-        self,
-        bytes fields not None,
-        bytes document_id not None,
-        section_path,
-        page_numbers=(),
-        page_starts=(),
-        section_starts=(),
-        heading_end=None,
-        recognised=(),
-    ):
-        self.fields = fields
-        self.name = document_id
-        self.section_path_of = section_path
-        self.section_paths = {NONE: b""}
-        self.sentence_paths = {NONE: b""}
-        self.page_numbers = array("I", page_numbers)
-        self.page_starts = array("I", page_starts)
-        self.section_starts = array("I", section_starts)
-        self.heading_end = heading_end
-        self.recognised = array("B", recognised)
-        if self.page_numbers.shape[0] != self.page_starts.shape[0]:
-            raise ValueError(
-                f"page_starts has {self.page_starts.shape[0]} entries; it must have "
-                f"{self.page_numbers.shape[0]}, as page_numbers"
-            )
-        if self.recognised.shape[0] not in (0, self.page_numbers.shape[0]):
-            raise ValueError(
-                f"recognised has {self.recognised.shape[0]} entries; it must have "
-                f"{self.page_numbers.shape[0]}, as page_numbers, or none"
-            )
-
-    cdef bytes section_path(self, uint32_t section, bint of_sentence):
-        """Returns the encoded path of a section, as a field of a sentence or of a chunk.
-
-        Each path is encoded only once.
-        """
-        cdef dict encoded = self.sentence_paths if of_sentence else self.section_paths
-        cdef int field = SENTENCE_SECTION_PATH if of_sentence else CHUNK_SECTION_PATH
-        path = encoded.get(section)
-        if path is None:
-            titles = [(<str?>title).encode() for title in self.section_path_of(section)]
-            path = b"".join([section_title_field(field, title) for title in titles])
-            encoded[section] = path
-        return path
-
-    cdef size_t pages_before(self, uint64_t char_start) noexcept:
-        return count_before(self.page_starts, char_start)
 
 
 cdef class PassageDocument:
@@ -291,7 +194,7 @@ cdef class PassageEncoder:
         ordinal=0,
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
-        cdef Record chunk = chunk_of(document, level, index)
+        cdef Record chunk = chunk_of(document.tree, level, index)
         if record is not None:
             (
                 chunk.byte_start, chunk.byte_end, chunk.char_start, chunk.char_end,
@@ -372,7 +275,7 @@ cdef class PassageEncoder:
             document = <PassageDocument?>open_document(ordinal)
             referenced += (ordinal, document)
             at.document, at.ordinal = <PyObject*>document, <PyObject*>ordinal
-        at.span = chunk_of(<PassageDocument>at.document, at.level, at.index)
+        at.span = chunk_of((<PassageDocument>at.document).tree, at.level, at.index)
         return 0
 
     cdef bint is_trimmed(self, Placed* placed, size_t group, verify) except -1:
@@ -574,6 +477,7 @@ cdef class PassageEncoder:
         try:
             if sentence != NULL:
                 put_sentence(&writer, document, sentence, sentence_path)
+                close(&writer, PASSAGE_MATCHED_SENTENCE, writer.end - writer.at)
             put_term_spans(&writer, term_spans)
             self.put_best(&writer, group)
             for merged_level, merged_index in reversed(merged):
@@ -671,52 +575,6 @@ cdef inline size_t leaf_of(uint64_t label) noexcept:
     return label & ((<uint64_t>1 << LEAF_INDEX_BITS) - 1)
 
 
-cdef struct Level:  # The chunks of one level of a tree, which are read in place.
-    const Record* first
-    size_t count
-
-
-cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
-    """Finds a level in a tree that is in the binary form of hrag.values.tree.
-
-    Such a tree consists of the count of levels, the count of chunks of each level, and the chunks.
-    Raises ValueError if the tree does not have exactly the length that these counts require.
-    """
-    cdef Level result
-    cdef uint32_t levels = 0, count
-    cdef size_t i, base, size = tree.shape[0]
-    if size >= sizeof(uint32_t):
-        memcpy(&levels, &tree[0], sizeof(uint32_t))
-    base = sizeof(uint32_t) * (<size_t>levels + 1)
-    if base > size:
-        raise ValueError(f"the tree has {size} bytes, which are too few for its {levels} levels")
-    if level >= levels:
-        raise IndexError(f"level is {level}; it must be below {levels}, the number of levels")
-    for i in range(levels):
-        memcpy(&count, &tree[(i + 1) * sizeof(uint32_t)], sizeof(uint32_t))
-        if i == level:
-            result.first = <const Record*>(&tree[0] + base)
-            result.count = count
-        base += count * sizeof(Record)
-    if base != size:
-        raise ValueError(f"the tree has {size} bytes; its {levels} levels take {base}")
-    return result
-
-
-cdef Record chunk_of(PassageDocument document, size_t level, size_t index) except *:
-    """Returns a chunk of a document's tree. Raises IndexError if there is no such chunk."""
-    cdef Level chunks = level_of(document.tree, level)
-    if index >= chunks.count:
-        raise IndexError(
-            f"index is {index}; it must be below {chunks.count}, the number of chunks on the level"
-        )
-    return chunks.first[index]
-
-
-cdef inline uint64_t token_end(const Record* span) noexcept:
-    return <uint64_t>span.token_start + span.token_count
-
-
 cdef Placed* next_touched(
     Placed* placed, size_t group, uint64_t start, uint64_t end, uint64_t least
 ) noexcept:
@@ -786,70 +644,6 @@ cdef bint has_visible(
     return False
 
 
-cdef bytes section_title_field(int field, bytes title):
-    """Returns one encoded value of a repeated field `section_path`, with its tag."""
-    cdef uint8_t head[NUMBER_BYTES]
-    cdef Writer writer
-    writer.at = writer.end = head + NUMBER_BYTES
-    close(&writer, field, PyBytes_GET_SIZE(title))
-    return writer.at[: writer.end - writer.at] + title
-
-
-cdef struct Writer:
-    uint8_t* at  # The start of the bytes that have been written.
-    uint8_t* end  # The end of these bytes, which never changes.
-
-
-cdef inline void put_bytes(Writer* writer, const char* first, size_t count) noexcept:
-    writer.at -= count
-    memcpy(writer.at, first, count)
-
-
-cdef inline void put_varint(Writer* writer, uint64_t value) noexcept:
-    cdef uint64_t rest = value >> 7
-    cdef uint8_t* at
-    writer.at -= 1
-    while rest:
-        writer.at -= 1
-        rest >>= 7
-    at = writer.at
-    while value >= 0x80:
-        at[0] = <uint8_t>(value | 0x80)
-        at += 1
-        value >>= 7
-    at[0] = <uint8_t>value
-
-
-cdef inline void put_tag(Writer* writer, int field, int kind) noexcept:
-    put_varint(writer, field << 3 | kind)
-
-
-cdef inline void close(Writer* writer, int field, size_t count) noexcept:
-    """Turns the `count` bytes written last into a field: writes their length and a tag before."""
-    put_varint(writer, count)
-    put_tag(writer, field, BYTES)
-
-
-cdef inline void put_number(Writer* writer, int field, uint32_t value) noexcept:
-    if value:
-        put_varint(writer, value)
-        put_tag(writer, field, VARINT)
-
-
-cdef inline void put_float(Writer* writer, int field, float value) noexcept:
-    cdef uint32_t bits
-    memcpy(&bits, &value, sizeof(bits))
-    if bits:  # -0.0 is written, as in protobuf.
-        put_bytes(writer, <const char*>&bits, sizeof(bits))
-        put_tag(writer, field, FIXED32)
-
-
-cdef inline void put_present_float(Writer* writer, int field, float value) noexcept:
-    """Writes a field that has presence, even if it is 0."""
-    put_bytes(writer, <const char*>&value, sizeof(value))
-    put_tag(writer, field, FIXED32)
-
-
 cdef int put_term_spans(Writer* writer, term_spans) except -1:
     """Writes a repeated field of spans. A span is a pair of character offsets."""
     cdef const uint8_t* end_of_span
@@ -860,175 +654,3 @@ cdef int put_term_spans(Writer* writer, term_spans) except -1:
         put_number(writer, TERM_CHAR_START, char_start)
         close(writer, PASSAGE_TERM_SPANS, end_of_span - writer.at)
     return 0
-
-
-cdef inline void put_span(Writer* writer, int field, const Record* record) noexcept:
-    cdef const uint8_t* field_end = writer.at
-    put_number(writer, SPAN_CHAR_END, record.char_end)
-    put_number(writer, SPAN_CHAR_START, record.char_start)
-    put_number(writer, SPAN_BYTE_END, record.byte_end)
-    put_number(writer, SPAN_BYTE_START, record.byte_start)
-    close(writer, field, field_end - writer.at)
-
-
-cdef size_t chunk_capacity(CitedDocument document, const Record* record) noexcept:
-    """Returns how many bytes the fields of a chunk can take at most, without its section path."""
-    cdef size_t first = first_page_end(document, record)
-    cdef size_t end = document.pages_before(record.char_end)
-    return (
-        CHUNK_BYTES + PyBytes_GET_SIZE(document.fields) + PyBytes_GET_SIZE(document.name)
-        + record.byte_end - record.byte_start
-        + (end - first if end > first else 0) * <size_t>PAGE_BYTES
-    )
-
-
-cdef void put_chunk(
-    Writer* writer,
-    CitedDocument document,
-    const Record* record,
-    const uint8_t[::1] text,
-    bytes section_path,
-    size_t level,
-    size_t index,
-) noexcept:
-    """Writes the fields of a `hrag.v1.Chunk`, without a length and a tag before them."""
-    cdef size_t content = record.byte_end - record.byte_start
-    put_pages(writer, document, record)
-    put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
-    put_span(writer, CHUNK_SPAN, record)
-    put_number(writer, CHUNK_TOKEN_COUNT, record.token_count)
-    if content:
-        put_bytes(writer, <const char*>&text[record.byte_start], content)
-        close(writer, CHUNK_CONTENT, content)
-    put_number(writer, CHUNK_INDEX, index)
-    put_number(writer, CHUNK_LEVEL, level)
-    put_id(writer, CHUNK_ID, document.name, level, index)
-    put_bytes(writer, PyBytes_AS_STRING(document.fields), PyBytes_GET_SIZE(document.fields))
-
-
-cdef inline size_t first_page_end(CitedDocument document, const Record* record) noexcept:
-    """Returns how many pages begin at or before a span's start.
-
-    The span begins on the last of these pages.
-    """
-    return document.pages_before(<uint64_t>record.char_start + 1)
-
-
-cdef inline void put_pages(
-    Writer* writer, CitedDocument document, const Record* record
-) noexcept:
-    """Writes the page fields of a span: its first page, its last page, and the starts of pages.
-
-    These are the starts of the pages that begin inside the span, after its first page.
-    """
-    cdef size_t first = first_page_end(document, record)
-    cdef size_t end = document.pages_before(record.char_end)
-    cdef size_t page = end
-    if not document.page_starts.shape[0]:
-        return
-    put_recognised(writer, CHUNK_RECOGNISED_PAGES, document, record)
-    while page > first:
-        page -= 1
-        put_page(writer, document.page_numbers[page], document.page_starts[page])
-    put_number(writer, CHUNK_LAST_PAGE, last_page(document, record))
-    put_number(writer, CHUNK_FIRST_PAGE, first_page(document, record))
-
-
-cdef void put_sentence(
-    Writer* writer, CitedDocument document, const TextRange* sentence, bytes section_path
-) noexcept:
-    cdef const uint8_t* field_end = writer.at
-    cdef Record span = record_of(sentence)
-    if document.page_starts.shape[0]:
-        put_recognised(writer, SENTENCE_RECOGNISED_PAGES, document, &span)
-        put_number(writer, SENTENCE_LAST_PAGE, last_page(document, &span))
-        put_number(writer, SENTENCE_FIRST_PAGE, first_page(document, &span))
-    put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
-    put_span(writer, SENTENCE_SPAN, &span)
-    close(writer, PASSAGE_MATCHED_SENTENCE, field_end - writer.at)
-
-
-cdef inline Record record_of(const TextRange* sentence) noexcept:
-    """Returns a record with the span of a sentence. The other fields of the record are 0."""
-    cdef Record span
-    memset(&span, 0, sizeof(Record))
-    span.byte_start, span.byte_end = <uint32_t>sentence.byte_start, <uint32_t>sentence.byte_end
-    span.char_start, span.char_end = sentence.char_start, sentence.char_end
-    return span
-
-
-cdef inline uint32_t first_page(CitedDocument document, const Record* record) noexcept:
-    """Returns the page on which a span begins. The document must have pages."""
-    return document.page_numbers[first_page_index(document, record)]
-
-
-cdef inline uint32_t last_page(CitedDocument document, const Record* record) noexcept:
-    """Returns the page on which a span ends. The document must have pages."""
-    return document.page_numbers[last_page_index(document, record)]
-
-
-cdef inline size_t first_page_index(CitedDocument document, const Record* record) noexcept:
-    """Returns the index of the page on which a span begins."""
-    cdef size_t pages = first_page_end(document, record)
-    return pages - 1 if pages else 0
-
-
-cdef inline size_t last_page_index(CitedDocument document, const Record* record) noexcept:
-    """Returns the index of the page on which a span ends."""
-    cdef size_t pages = document.pages_before(record.char_end)
-    return pages - 1 if pages else 0
-
-
-cdef size_t recognised_capacity(CitedDocument document, const Record* record) noexcept:
-    """Returns how many bytes `put_recognised` can write at most."""
-    cdef size_t first, last
-    if not document.recognised.shape[0]:
-        return 0
-    first, last = first_page_index(document, record), last_page_index(document, record)
-    return NUMBER_BYTES + (last - first + 1 if last >= first else 0) * <size_t>NUMBER_BYTES
-
-
-cdef inline void put_recognised(
-    Writer* writer, int field, CitedDocument document, const Record* record
-) noexcept:
-    """Writes the numbers of a span's recognised pages, as a packed repeated field."""
-    cdef const uint8_t* field_end = writer.at
-    cdef size_t first, page
-    if not document.recognised.shape[0]:
-        return
-    first, page = first_page_index(document, record), last_page_index(document, record) + 1
-    while page > first:
-        page -= 1
-        if document.recognised[page]:
-            put_varint(writer, document.page_numbers[page])
-    if writer.at != field_end:
-        close(writer, field, field_end - writer.at)
-
-
-cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) noexcept:
-    cdef const uint8_t* field_end = writer.at
-    put_number(writer, PAGE_CHAR_START, char_start)
-    put_number(writer, PAGE_NUMBER, number)
-    close(writer, CHUNK_PAGE_STARTS, field_end - writer.at)
-
-
-cdef inline void put_id(
-    Writer* writer, int field, bytes document_id, uint32_t level, uint32_t index
-) noexcept:
-    """Writes a chunk id, `<document_id>#<level>.<index>`, which hrag.values.ids defines."""
-    cdef const uint8_t* field_end = writer.at
-    put_decimal(writer, index)
-    put_bytes(writer, b".", 1)
-    put_decimal(writer, level)
-    put_bytes(writer, b"#", 1)
-    put_bytes(writer, PyBytes_AS_STRING(document_id), PyBytes_GET_SIZE(document_id))
-    close(writer, field, field_end - writer.at)
-
-
-cdef inline void put_decimal(Writer* writer, uint32_t value) noexcept:
-    while True:
-        writer.at -= 1
-        writer.at[0] = <uint8_t>(48 + value % 10)
-        value //= 10
-        if value == 0:
-            return

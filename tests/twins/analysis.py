@@ -1,6 +1,7 @@
-"""The twin of `_analysis.pyx`: it uses strings and regular expressions, and returns the same.
+"""The twin of `_analysis.pyx` and `_folded_text.pyx`: it uses strings and regular expressions.
 
-It reads the same tables of characters as the kernel, from `hrag_fast/_characters.py`.
+It returns the same as the kernels, and reads the same tables of characters, from
+`hrag_fast/_characters.py`.
 """
 
 import re
@@ -53,7 +54,7 @@ class _Term(NamedTuple):
 
 
 def fold(text: str, folding: Folding = Folding.UNICODE, *, single_spaces: bool = False) -> str:
-    """The twin of `hrag_fast.fold`, which `_analysis.pyi` documents."""
+    """The twin of `hrag_fast.fold`, which `_folded_text.pyi` documents."""
     folded = "".join(fold_cluster(text[start:end], folding) for start, end in clusters(text))
     return " ".join(folded.split()) if single_spaces else folded
 
