@@ -275,9 +275,11 @@ class AdmissionExecutor:
     def _work(self) -> None:
         while (call := self._ready.get()) is not None:
             metrics.threads_busy.change(1)
-            with self._running.call(call.account) as running:
-                self._run(call, running)
-            metrics.threads_busy.change(-1)
+            try:
+                with self._running.call(call.account) as running:
+                    self._run(call, running)
+            finally:
+                metrics.threads_busy.change(-1)
             self.limiter.leave(call.account)
             # Without `del`, a thread that waits for a call would keep the last call in memory.
             del call
