@@ -35,6 +35,7 @@ from hrag.engine import (
     open_engine,
 )
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
+from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments import segment_files, vector_part
 from hrag.engine.embedded.store import environment
@@ -392,7 +393,7 @@ def view(folder: Path) -> Iterator[View]:
     with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
             number = find_collection(txn, TENANT, COLLECTION)
-        loaded = LoadedCollection(store, number)
+        loaded = LoadedCollection(store, number, VectorMemory(_UNLIMITED_BYTES))
         with store.read() as txn, threadpool_limits(1, "blas"):
             current = loaded.view_at(txn)
             assert current is not None

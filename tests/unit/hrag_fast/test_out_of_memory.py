@@ -109,7 +109,7 @@ assert spare_bytes >= {least_steps} * {step_bytes}, spare_bytes
 """
 CALLS = {
     "best": (POSTINGS, "postings.best(*query, None, ROWS)"),
-    "scores": (POSTINGS, "postings.best_and_scores(*query, None, 0, rows)"),
+    "best and scores": (POSTINGS, "postings.best_and_scores(*query, None, ROWS, rows)"),
     "rows_with_all": (POSTINGS, "postings.rows_with_all(ids)"),
     "forward_matches": (POSTINGS, "forward_matches(starts, entries, 0, ROWS, ids)"),
     "postings_of": (POSTINGS, "postings_of(starts, entries, ROWS)"),
@@ -134,8 +134,8 @@ starts = np.array([0, len(ids)])
 limit_to_spare(50_000_000)
 encoder.encode(ids, starts)
 """
-# A call gets this much memory. It is enough for small objects and for the result of `scores`, but
-# not for 8 bytes per row.
+# A call gets this much memory. It is enough for small objects and for 4 bytes per row, but not for
+# 8 bytes per row.
 SPARE_BYTES = 5_000_000
 NO_POSTINGS = """
 try:
