@@ -46,10 +46,9 @@ _AMOUNT_COLUMNS = (
     _COLLECTION,
     *(Column(name, Fit.NEVER) for name in ("documents", "leaves", "tokens", "text", "vectors")),
 )
-_INDEX_COLUMNS = (
-    _COLLECTION,
-    *(Column(name, Fit.NEVER) for name in ("sequence", "sealed", "tail", "segments")),
-)
+_SEQUENCE_COLUMNS = (_COLLECTION, Column("sequence", Fit.NEVER))
+# Only the embedded engine has segments.
+_SEGMENT_COLUMNS = tuple(Column(name, Fit.NEVER) for name in ("sealed", "tail", "segments"))
 _SETTING_COLUMNS = (
     _COLLECTION,
     Column("dimension", Fit.NEVER),
@@ -186,7 +185,10 @@ def _tables(rows: list[Row]) -> Iterator[Table]:
     There are several tables, because a terminal of 80 columns cannot show one table of all columns.
     """
     yield _AMOUNT_COLUMNS, [_amount_cells(*row) for row in rows]
-    yield _INDEX_COLUMNS, [_index_cells(*row) for row in rows]
+    if any(index.embedded for _, index in rows):
+        yield (*_SEQUENCE_COLUMNS, *_SEGMENT_COLUMNS), [_segment_cells(*row) for row in rows]
+    else:
+        yield _SEQUENCE_COLUMNS, [_sequence_cells(*row) for row in rows]
     yield _SETTING_COLUMNS, [_setting_cells(collection) for collection, _ in rows]
     if summarised := [row for row in rows if _has_summaries(row[0])]:
         yield _SUMMARY_COLUMNS, [_summary_cells(*row) for row in summarised]
@@ -203,13 +205,16 @@ def _amount_cells(collection: Collection, index: IndexStatus) -> Cells:
     )
 
 
-def _index_cells(collection: Collection, index: IndexStatus) -> Cells:
+def _sequence_cells(collection: Collection, index: IndexStatus) -> Cells:
+    return collection.name, index.committed_sequence
+
+
+def _segment_cells(collection: Collection, index: IndexStatus) -> Cells:
     embedded = index.embedded
     if embedded is None:
-        return collection.name, index.committed_sequence, "", "", ""
+        return *_sequence_cells(collection, index), "", "", ""
     return (
-        collection.name,
-        index.committed_sequence,
+        *_sequence_cells(collection, index),
         embedded.sealed_sequence,
         embedded.tail_leaf_count,
         len(embedded.segments),

@@ -83,7 +83,7 @@ def test_a_pipe_gets_tables_with_tabs_and_sentences_on_one_line(client):
     assert first.split("\t") == ["collection", "documents", "leaves", "tokens", "text", "vectors"]
     rows = [line.split("\t") for line in rest]
     assert rows[0] == ["handbook", "1000000", "31000000", "7130000000", "32.0 GB", "60.0 GB"]
-    sealed = ["123456", "9876", "0"] if client.embedded else ["", "", ""]
+    sealed = ["123456", "9876", "0"] if client.embedded else []
     assert ["handbook", "123456", *sealed] in rows
     levels = "256, 512, 1024, 2048"
     assert ["handbook", "1536", levels, _EMBEDDER, "english/2"] in rows
