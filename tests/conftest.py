@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from hrag.config import EngineSettings
-from hrag.engine import CollectionHandle, open_engine
+from hrag.engine import CollectionHandle, PreparedDocument, open_engine
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.engine import EmbeddedEngine
 from hrag.engine.embedded.maintenance import segment_build
@@ -26,7 +26,7 @@ from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import SummaryUnit
 from hrag.values.quotas import QuotaOf, unlimited
-from tests.support.documents.fakes import run_maintenance, seal
+from tests.support.documents.fakes import ModelCollection, run_maintenance, seal
 from tests.support.servers.forked import ran
 
 if TYPE_CHECKING:
@@ -245,6 +245,11 @@ class Engine:
 
     def open(self, tenant_id: str = "t", name: str = "c") -> CollectionHandle:
         return self.writer.open(tenant_id, name)
+
+    def put(self, model: ModelCollection, document: PreparedDocument, name: str = "c") -> None:
+        """Stores a document in a collection, and in the model of the collection."""
+        self.writer.put(self.open(name=name), document)
+        model.put(document)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
         """Builds segments of the collection's tail and of its summaries' tail; restarts the reader.

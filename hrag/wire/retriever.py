@@ -111,7 +111,7 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
 # SearchRequest, so they are copied.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
-# The name of each field of a request. A descriptor creates its name anew whenever it is asked.
+# The name of each field of a request. Reading the name of a descriptor creates a new string.
 _REQUEST_FIELDS = {field: intern(field.name) for field in pb.SearchRequest.DESCRIPTOR.fields}
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,

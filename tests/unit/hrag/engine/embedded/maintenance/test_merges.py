@@ -42,8 +42,7 @@ def model(engine: Engine) -> ModelCollection:
 
 def put(engine: Engine, model: ModelCollection, name: str, seed: int) -> None:
     document = prepared(name, sentences(30, seed), seed=seed)
-    engine.writer.put(engine.open(), document)
-    model.put(document)
+    engine.put(model, document)
 
 
 def put_tail(engine: Engine, model: ModelCollection) -> int:
@@ -304,7 +303,6 @@ def test_vectors_that_differ_only_in_the_sign_of_zero_are_all_found(engine):
     vectors[:, 0] = 1
     vectors[1::2, 1] = -0.0
     document = replace(document, vectors=vectors)
-    engine.writer.put(engine.open(), document)
-    model.put(document)
+    engine.put(model, document)
     assert engine.run_maintenance(1) == 1
     assert_right(engine, model)

@@ -38,8 +38,7 @@ def model(engine: Engine) -> ModelCollection:
     engine.writer.create_collection("t", "c", model.settings)
     for number in range(4):
         document = prepared(f"d{number}", sentences(30, number), seed=number)
-        engine.writer.put(engine.open(), document)
-        model.put(document)
+        engine.put(model, document)
     return model
 
 
@@ -194,8 +193,7 @@ def test_copies_of_one_leaf_are_all_found_and_hide_no_other(engine: Engine):
     assert len(others.vectors) >= 4000
     assert len(copies.vectors) >= 2000
     for document in (others, copies):
-        engine.writer.put(engine.open(), document)
-        model.put(document)
+        engine.put(model, document)
     assert engine.seal().items == len(others.vectors) + 1
 
     with engine.reader.snapshot("t", "c") as snapshot:

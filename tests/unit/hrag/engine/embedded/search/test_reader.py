@@ -56,8 +56,7 @@ def model(engine: Engine) -> ModelCollection:
 def put(engine: Engine, model: ModelCollection, *names: str, seed: int = 0) -> None:
     for number, name in enumerate(names):
         document = prepared(name, sentences(30, number), seed=seed + number)
-        engine.writer.put(engine.open(), document)
-        model.put(document)
+        engine.put(model, document)
 
 
 def assert_right(engine: Engine, model: ModelCollection, count: int = 5) -> None:
@@ -276,8 +275,7 @@ def fill(engine: Engine, names: list[str]) -> ModelCollection:
         engine.writer.create_collection("t", name, model.settings)
         for number in range(3):
             document = prepared(f"d{number}", sentences(60, number), seed=number)
-            engine.writer.put(engine.open(name=name), document)
-            model.put(document)
+            engine.put(model, document, name=name)
     return model
 
 

@@ -50,8 +50,7 @@ def model(engine: Engine) -> ModelCollection:
 
 def put(engine: Engine, model: ModelCollection, name: str) -> None:
     document = prepared(name, sentences(30), seed=len(name))
-    engine.writer.put(engine.open(), document)
-    model.put(document)
+    engine.put(model, document)
 
 
 def assert_right(engine: Engine, model: ModelCollection) -> None:

@@ -67,8 +67,7 @@ def model(engine: Engine) -> ModelCollection:
     engine.writer.create_collection("t", "c", model.settings)
     for number in range(7):
         document = prepared(f"d{number}", sentences(30, number), seed=number)
-        engine.writer.put(engine.open(), document)
-        model.put(document)
+        engine.put(model, document)
         if number == 5:
             engine.seal()
     return model
