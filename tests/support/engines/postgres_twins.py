@@ -30,6 +30,7 @@ from hrag.types import CollectionSettings, Passage, Retrieval, SearchMode
 from tests.support.documents.fakes import collection_settings, find, query_vector
 from tests.support.documents.vocabulary import question
 from tests.support.engines.memory_engine import MemoryEngine
+from tests.support.until import until
 
 TOLERANCE = 1e-4
 FILTERS: tuple[Filter | None, ...] = (
@@ -92,11 +93,26 @@ class Twins:
 
     def reclaim(self) -> None:
         """Removes the rows of deleted collections, and the homes that no collection uses."""
+        self.reclaim_rows()
+        while self._due_slots():
+            self.clear_slot()
+
+    def reclaim_rows(self) -> None:
+        """Removes the rows of deleted collections, except those in homes."""
         for deleted in deleted_collections(self.database):
             while reclaim_some(self.database, deleted, NO_RETENTION):
                 pass
-        while clear_unused_slot(self.database):
-            pass
+
+    def clear_slot(self) -> None:
+        """Examines a slot of a home that is due, or waits until it is no longer due.
+
+        A transaction that has just ended here may still be ending in the server. While the server
+        lists it, `clear_unused_slot` examines no slot that it may read.
+        """
+        until(lambda: clear_unused_slot(self.database) or not self._due_slots())
+
+    def _due_slots(self) -> int:
+        return self.rows("hrag.home_slots WHERE drop_after < now()")
 
     def home(self, tenant_id: str = "t", name: str = "c") -> int | None:
         """Returns the id of a collection's home; None if the collection has none."""

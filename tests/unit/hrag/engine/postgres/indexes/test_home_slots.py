@@ -36,7 +36,6 @@ from tests.support.documents.fakes import collection_settings
 from tests.support.documents.vocabulary import wordy
 from tests.support.engines.postgres_twins import Twins, twins_at
 from tests.support.manuals import ROOT, blocks
-from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
@@ -109,15 +108,6 @@ def due(twins: Twins, slot: Slot) -> None:
     """Makes a slot due to be examined."""
     with twins.database.write() as connection:
         retire_slot(connection, slot, timedelta(0))
-
-
-def clear(twins: Twins) -> None:
-    """Examines the slot that is due.
-
-    The transaction in which a test has just read may still be ending in the server. A slot is not
-    examined before.
-    """
-    until(lambda: clear_unused_slot(twins.database))
 
 
 def test_collections_of_different_shards_share_a_home(twins):
@@ -203,7 +193,7 @@ def test_a_slot_that_its_collection_uses_is_kept_whenever_it_is_examined(twins):
     twins.maintain(TENANTS[0])
     slot = slot_of(twins, TENANTS[0])
     due(twins, slot)
-    assert clear_unused_slot(twins.database)
+    twins.clear_slot()
     assert twins.unused_slots() == 0
     assert twins.home(TENANTS[0]) == slot.home
     with twins.database.write() as connection:
@@ -221,11 +211,12 @@ def test_a_slot_whose_node_does_not_answer_is_examined_later(twins, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(home_slots, "open_by_id", fail)
-        assert clear_unused_slot(twins.database)
+        twins.clear_slot()
         assert not clear_unused_slot(twins.database)
     assert twins.unused_slots() == 1
     due(twins, slot)
-    assert clear_unused_slot(twins.database)
+    twins.clear_slot()
+    assert twins.unused_slots() == 0
 
 
 def test_a_slot_that_was_cleared_and_taken_again_is_not_cleared_by_another_process(twins):
@@ -243,7 +234,7 @@ def test_a_slot_whose_collection_is_deleted_before_it_is_kept_is_cleared(twins, 
 
     def delete_and_keep(connection: Connection, slot: Slot) -> bool:
         twins.drop(TENANTS[0])
-        twins.reclaim()
+        twins.reclaim_rows()
         return keep_used_slot(connection, slot)
 
     monkeypatch.setattr(homes, "keep_used_slot", delete_and_keep)
@@ -267,7 +258,7 @@ def test_a_home_whose_slot_was_cleared_meanwhile_is_not_used(twins, monkeypatch,
         monkeypatch.undo()
         (slot,) = [slot for slot in slots(twins) if slot.tenant_id == tenant_id]
         due(twins, slot)
-        clear(twins)
+        twins.clear_slot()
         assert slot not in slots(twins)
         return use(*arguments)
 
@@ -288,11 +279,11 @@ def test_a_home_that_is_being_built_is_not_dropped(twins):
     due(twins, slot)
     with twins.database.write() as guard:
         assert try_lock_maintenance(guard, collection_id)
-        clear(twins)
+        twins.clear_slot()
         assert not clear_unused_slot(twins.database)
     assert slots(twins) == [slot]
     due(twins, slot)
-    clear(twins)
+    twins.clear_slot()
     assert slots(twins) == []
 
 
@@ -304,10 +295,10 @@ def test_a_home_that_is_read_for_long_keeps_no_worker_waiting(twins):
     with twins.database.write() as connection:
         connection.execute(f"LOCK TABLE hrag_homes.leaves_{slot.home} IN ACCESS SHARE MODE")
         due(twins, slot)
-        clear(twins)
+        twins.clear_slot()
         assert slots(twins) == [slot]
     due(twins, slot)
-    clear(twins)
+    twins.clear_slot()
     assert slots(twins) == []
     twins.reclaim()
 
@@ -358,7 +349,7 @@ def test_a_home_that_is_dropped_during_the_check_is_no_problem(twins):
     due(twins, slot)
     with twins.database.read() as connection:
         connection.execute("SELECT FROM hrag.tenants")
-        clear(twins)
+        twins.clear_slot()
         assert slots(twins) == []
         assert [*check_store.problems_of_store(connection)] == []
     twins.reclaim()

@@ -375,8 +375,8 @@ def test_a_snapshot_reads_its_home_until_it_ends_although_the_collection_moves(t
         assert not clear_unused_slot(twins.database)
         passages = find(snapshot, query, 1000).passages
     assert {passage.chunk.document_id for passage in passages} == {f"d{n}" for n in range(6)}
-    assert clear_unused_slot(twins.database)
-    assert not clear_unused_slot(twins.database)
+    twins.clear_slot()
+    assert twins.unused_slots() == 0
 
 
 def test_a_home_that_a_writer_may_use_is_not_dropped(twins):
@@ -386,7 +386,8 @@ def test_a_home_that_a_writer_may_use_is_not_dropped(twins):
         connection.execute("SELECT pg_current_xact_id()")
         assert twins.move() > 0
         assert not clear_unused_slot(twins.database)
-    assert clear_unused_slot(twins.database)
+    twins.clear_slot()
+    assert twins.unused_slots() == 0
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), Conflict("deadlock detected")])
