@@ -21,7 +21,6 @@ from hrag.cli.options import (
     connect,
     connection_options,
 )
-from hrag.cli.render import counted
 from hrag.cli.terminal import (
     Column,
     Fit,
@@ -31,6 +30,7 @@ from hrag.cli.terminal import (
     show_note,
     show_table,
 )
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
 from hrag.values.limits import MAX_LEVELS, MAX_OVERLAP_RATIO

@@ -30,7 +30,6 @@ from hrag.cli.options import (
     document_pages,
     warn_of_unused,
 )
-from hrag.cli.render import counted
 from hrag.cli.terminal import (
     Column,
     ExitCode,
@@ -41,6 +40,7 @@ from hrag.cli.terminal import (
     show_error,
     show_table,
 )
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.collections import Listing
 from hrag.values.documents import DocumentInfo, MetadataUpdate

@@ -26,9 +26,9 @@ from hrag.cli.evaluation_options import (
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.options import check_target, warn_of_unused
-from hrag.cli.render import counted
 from hrag.cli.terminal import ExitCode, Failure, progress_lines, show_note
 from hrag.host.private_files import opener
+from hrag.text.noun_counts import counted
 from hrag.values.documents import Document
 from hrag.values.errors import HragError
 

@@ -8,7 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from hrag.cli.render import counted, duration
+from hrag.cli.render import duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
 from hrag.evaluation.findings import NOT_MEASURED, ComparisonFindings
@@ -17,6 +17,7 @@ from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.report_files import Report
 from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 
 Row = list[str | Text]
@@ -82,7 +83,7 @@ def _show_retrieval(figures: RetrievalFigures, console: Console) -> None:
     )
     console.print(f"{counted(len(figures.questions), 'question')}", markup=False)
     for system in figures.systems:
-        _show_failures(f"searches of {system.name}", system.failures, console)
+        _show_failures("search", "searches", system.name, system.failures, console)
 
 
 def _show_differences(
@@ -159,7 +160,7 @@ def _show_judged(judged: JudgeFigures, console: Console) -> None:
         _print_table(console, title, heads, rows)
         counts = f"{pair.identical:,} identical, {len(pair.failures):,} failed"
         console.print(f"{_agreement(pair)}; {counts}", markup=False, soft_wrap=True)
-        _show_failures(f"comparisons of {pair.system}", pair.failures, console)
+        _show_failures("comparison", "comparisons", pair.system, pair.failures, console)
     total = f"{counted(judged.questions, 'question')}, {judged.with_reference:,} with a reference"
     console.print(f"{total}; {_cost(judged.usage)}", markup=False, soft_wrap=True)
 
@@ -182,17 +183,20 @@ def _balance_row(criterion: str, balance: Balance) -> Row:
 def _cost(usage: ChatUsage) -> str:
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     reported = tokens if usage.prompt_tokens else "tokens not reported by the endpoint"
-    return f"{usage.model}: {usage.calls:,} calls, {usage.failed:,} failed, {reported}"
+    return f"{usage.model}: {counted(usage.calls, 'call')}, {usage.failed:,} failed, {reported}"
 
 
-def _show_failures(calls: str, failures: Sequence[FailedCall], console: Console) -> None:
-    """Prints how many calls failed, and the messages of the first `_FAILURES_SHOWN` of them.
+def _show_failures(
+    call: str, calls: str, system: str, failures: Sequence[FailedCall], console: Console
+) -> None:
+    """Prints how many calls of a system failed, and the first `_FAILURES_SHOWN` messages.
 
-    `calls` are the words for these calls in the heading, for example "searches of x".
+    `call` and `calls` are the word for one of these calls and for several of them.
     """
     if not failures:
         return
-    console.print(Text(f"{len(failures):,} {calls} failed:", style="red"))
+    heading = f"{counted(len(failures), call, calls)} of {system} failed:"
+    console.print(Text(heading, style="red"))
     for failure in failures[:_FAILURES_SHOWN]:
         line = " ".join(printable(f"  {failure.subject}: {failure.message}").splitlines())
         console.print(Text(line, style="red"), soft_wrap=True)

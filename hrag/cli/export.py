@@ -51,10 +51,10 @@ from hrag.cli.options import (
     connect,
     connection_options,
 )
-from hrag.cli.render import counted
 from hrag.cli.terminal import ExitCode, Failure, output, show_note
 from hrag.host import durable_files
 from hrag.host.private_files import opener
+from hrag.text.noun_counts import counted
 from hrag.values.collections import SettingsRequest
 from hrag.values.documents import Document, DocumentInfo
 from hrag.values.errors import CollectionExists

@@ -36,8 +36,8 @@ from hrag.cli.read_report import (
     report_fields,
     report_text,
 )
-from hrag.cli.render import counted
 from hrag.cli.terminal import LINE_INTERVAL_S, print_json_line, print_line, progress_lines
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import (

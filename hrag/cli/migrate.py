@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from hrag.cli.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from hrag.cli.render import counted
 from hrag.cli.store import audited
 from hrag.cli.terminal import (
     ExitCode,
@@ -18,6 +17,7 @@ from hrag.cli.terminal import (
     print_line,
     progress_lines,
 )
+from hrag.text.noun_counts import counted
 
 if TYPE_CHECKING:
     from hrag.config import EngineSettings

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hrag.cli.render import counted
+from hrag.text.noun_counts import counted
 from hrag.values.formats import format_of
 from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 

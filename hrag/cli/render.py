@@ -105,14 +105,6 @@ def first_words(text: str, chars: int) -> str:
     return line[: chars - 1 if end < 0 else end] + "…"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Returns a number with its noun: `1 passage`, `2 passages`.
-
-    An irregular plural must be given as `plural`, for example `leaves` for `leaf`.
-    """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def chunk_suffix(chunk_id: str) -> str:
     """Returns the end of a chunk id, `#<level>.<index>`, which is unique within a document."""
     return "#" + chunk_id.rpartition("#")[2]

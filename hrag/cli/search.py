@@ -34,7 +34,6 @@ from hrag.cli.render import (
     chunk_suffix,
     citation,
     cited_place,
-    counted,
     duration,
     first_words,
     highlighted,
@@ -49,6 +48,7 @@ from hrag.cli.render import (
 )
 from hrag.cli.terminal import has_colour, output, print_json, print_line
 from hrag.text.citations import short_pages
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason, Reasoning
 from hrag.values.conversation import StandaloneQuestion

@@ -23,9 +23,9 @@ from hrag.cli.options import (
     connection_options,
 )
 from hrag.cli.processes import INDEXER, RETRIEVER, Service
-from hrag.cli.render import counted
 from hrag.cli.terminal import Column, Fit, output, print_json, print_line, show_table
 from hrag.host.addresses import dial_address
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.collections import Collection, SummaryUnit
 from hrag.values.quotas import TenantUsage

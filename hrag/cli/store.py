@@ -18,7 +18,6 @@ import typer
 from rich.filesize import decimal
 
 from hrag.cli.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from hrag.cli.render import counted
 from hrag.cli.terminal import (
     ExitCode,
     Failure,
@@ -28,6 +27,7 @@ from hrag.cli.terminal import (
     print_line,
     show_note,
 )
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.errors import DataLoss, HragError
 

@@ -24,8 +24,8 @@ from hrag.cli.ingest_progress import (
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.options import warn_of_unused
 from hrag.cli.processes import ServiceProcesses, checked_settings, free_addresses
-from hrag.cli.render import counted
 from hrag.cli.terminal import Failure
+from hrag.text.noun_counts import counted
 from hrag.text.plain_text import printable
 from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION

@@ -26,6 +26,7 @@ from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RE
 from hrag.evaluation.searches import main_budget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
 from hrag.evaluation.systems import describe
+from hrag.text.noun_counts import counted
 
 _STYLES = ("evaluation/report.css", "gateway/explorer/question_table.css")
 # These modules import nothing, so that together they are one module.
@@ -106,7 +107,7 @@ def _head(report: Report, title: str, findings: ComparisonFindings) -> Iterator[
     yield from _scoreboard(report)
     failed = report.failed_calls
     if failed:
-        yield _paragraph(f"{failed:,} calls failed; see the end of the page.", "warning")
+        yield _paragraph(f"{counted(failed, 'call')} failed; see the end of the page.", "warning")
     yield from (_paragraph(warning, "warning") for warning in report.all_warnings)
 
 
@@ -329,11 +330,11 @@ def _judged(judged: JudgeFigures) -> Iterator[str]:
     tokens = f"{usage.prompt_tokens:,} tokens read and {usage.completion_tokens:,} written"
     yield "<h2>Answers compared by a chat model</h2>"
     yield _paragraph(
-        f"{judged.questions:,} questions ({judged.with_reference:,} with a reference answer), "
-        f"answered by {usage.model} from passages of {judged.passage_tokens:,} tokens. The same "
-        "model compares two answers in both orders. An answer wins if it is preferred in both "
-        "orders; if the preference changes with the order, the result is a tie. "
-        f"{usage.calls:,} calls"
+        f"{counted(judged.questions, 'question')} ({judged.with_reference:,} with a reference "
+        f"answer), answered by {usage.model} from passages of {judged.passage_tokens:,} tokens. "
+        "The same model compares two answers in both orders. An answer wins if it is preferred in "
+        "both orders; if the preference changes with the order, the result is a tie. "
+        f"{counted(usage.calls, 'call')}"
         + (f", {usage.failed:,} failed" if usage.failed else "")
         + (f"; {tokens}." if usage.prompt_tokens else "; the endpoint reports no tokens."),
         "note",
@@ -357,8 +358,8 @@ def _pair(pair: PairFigures) -> Iterator[str]:
         bar_chart(f"{pair.system} against {pair.baseline}", bars, ("win", "tie", "loss")),
         f"Wins : ties : losses of {pair.system}. As a whole, wins minus losses are "
         f"{_points(net.mean)} % of the questions ({_points(net.low)} to {_points(net.high)}). "
-        f"{_agreement(pair)} {pair.identical:,} answers are identical, "
-        f"{len(pair.failures):,} comparisons failed.",
+        f"{_agreement(pair)} Identical answers: {pair.identical:,}. Failed comparisons: "
+        f"{len(pair.failures):,}.",
     )
 
 
@@ -373,18 +374,16 @@ def _agreement(pair: PairFigures) -> str:
 
 
 def _failures(report: Report) -> Iterator[str]:
-    lists: list[tuple[str, Sequence[FailedCall]]] = []
+    lists: list[tuple[str, str, Sequence[FailedCall]]] = []
     if report.retrieval:
-        lists += [
-            (f"searches of {system.name}", system.failures) for system in report.retrieval.systems
-        ]
+        lists += [("searches", system.name, system.failures) for system in report.retrieval.systems]
     if report.judged:
-        lists += [(f"comparisons of {pair.system}", pair.failures) for pair in report.judged.pairs]
-    if any(failures for _, failures in lists):
+        lists += [("comparisons", pair.system, pair.failures) for pair in report.judged.pairs]
+    if any(failures for *_, failures in lists):
         yield "<h2>Failed calls</h2>"
-    for calls, failures in lists:
+    for calls, system, failures in lists:
         if failures:
-            yield f"<h3>{len(failures):,} {escape(calls)}</h3>"
+            yield f"<h3>{escape(system)}, {calls}: {len(failures):,}</h3>"
             yield _table(
                 ["question", "error", "message"],
                 (

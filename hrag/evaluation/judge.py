@@ -30,7 +30,7 @@ from hrag.evaluation.chat_calls import (
 )
 from hrag.evaluation.questions import Question
 from hrag.evaluation.retrieved import KeptPassage, kept_passages
-from hrag.evaluation.searches import MAX_BUDGET, SearchTarget, Show, best_passages
+from hrag.evaluation.searches import MAX_BUDGET, SearchTarget, Show, best_passages, document_texts
 from hrag.evaluation.summary import FailedCall, failed_call
 from hrag.evaluation.systems import System
 from hrag.values.errors import ChatRejected, HragError
@@ -241,6 +241,7 @@ class Judge:
         self._client = client
         self._calls = calls
         self._where = where
+        self._texts = document_texts(client, where)
         self._settings = settings
         self._answer_prompt = prompt_template("answer_prompt.txt")
         self._judge_prompt = prompt_template("judge_prompt.txt")
@@ -303,7 +304,9 @@ class Judge:
     def _answer(self, question: Question, system: System) -> AnswerOutcome:
         budget = self._settings.passage_tokens
         try:
-            passages = best_passages(self._client, question, system, self._where, budget)
+            passages = best_passages(
+                self._client, question, system, self._where, budget, self._texts
+            )
             if not passages:
                 return JudgedAnswer(NO_PASSAGES)
             prompt = self._answer_prompt.substitute(

@@ -12,6 +12,7 @@ from hrag.evaluation.question_records import QuestionRecord
 from hrag.evaluation.searches import SearchTarget
 from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json, listed
 from hrag.evaluation.systems import System
+from hrag.text.noun_counts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Report:
         warnings = [*self.warnings, *retrieval, *judged]
         if self.unstored:
             unstored = (
-                f"{len(self.unstored):,} documents could not be stored, so questions about them "
-                f"count as missed: {listed(self.unstored)}"
+                f"{counted(len(self.unstored), 'document')} could not be stored; questions about "
+                f"unstored documents count as missed: {listed(self.unstored)}"
             )
             warnings.insert(0, unstored)
         return tuple(warnings)

@@ -84,8 +84,7 @@ def retrieved_passages(
     line = read_retrieved(path).get(question_id)
     if line is None:
         raise InvalidArgument(f"{path} has no line for the question {quoted(question_id)}")
-    texts = cache(text_of)
-    return tuple(_located(passage, texts(passage.document_id), line) for passage in line.passages)
+    return tuple(_located(passage, text_of(passage.document_id), line) for passage in line.passages)
 
 
 def _located(passage: TextSpan | QuotedPassage, text: str, line: RetrievedLine) -> Passage:

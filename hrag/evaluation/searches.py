@@ -19,6 +19,7 @@ from hrag.evaluation.context_budget import (
     cut_to_budgets,
     span_of,
 )
+from hrag.evaluation.document_texts import DocumentTexts
 from hrag.evaluation.journal import Journal, key_of
 from hrag.evaluation.questions import GoldQuote, Question
 from hrag.evaluation.retrieved import RetrievalResult, find_quotes, kept_passages, retrieved
@@ -105,10 +106,11 @@ def search_all(
     each search with three counts: finished searches, all searches, and failed searches.
     """
     outcomes: dict[str, list[Outcome]] = {system.name: [] for system in systems}
+    texts = document_texts(client, where)
     done = failed = 0
     for number, question in enumerate(questions):
         for system in _rotate(systems, number):
-            outcome = _outcome(client, question, system, where, journal)
+            outcome = _outcome(client, question, system, where, journal, texts)
             if isinstance(outcome, HragError):
                 failed += 1
                 _raise_if_fatal(outcome, outcomes[system.name])
@@ -135,12 +137,17 @@ def _raise_if_fatal(error: HragError, earlier: Sequence[Outcome]) -> None:
 
 
 def _outcome(
-    client: Client, question: Question, system: System, where: SearchTarget, journal: Journal
+    client: Client,
+    question: Question,
+    system: System,
+    where: SearchTarget,
+    journal: Journal,
+    texts: DocumentTexts,
 ) -> Outcome:
     if system.file is not None:
         # The file is there in the next run too, so its passages are not stored in the journal.
         try:
-            return search_one(client, question, system, where)
+            return _passages_from_file(question, system.file, where, texts)
         except HragError as error:
             return error
     key = _key(question, system, where)
@@ -175,15 +182,12 @@ def search_one(
 ) -> RetrievalResult:
     """Returns the result of one system for one question.
 
-    Raises the errors of `Client.search`, or those of `retrieved_passages` and `Client.get_text`.
+    The system must not be another tool. Raises the errors of `Client.search`.
 
     If the system's mode fills a token budget itself, searches once for each budget. With other
     modes, searches once and cuts the passages to each of the budgets. If these passages do not fill
-    the largest budget, searches a second time, for MAX_LIMIT passages. The passages of another tool
-    are read from its file; their latency is not known and is 0.
+    the largest budget, searches a second time, for MAX_LIMIT passages.
     """
-    if system.file is not None:
-        return _passages_from_file(client, question, system.file, where)
     if system.fills_budget:
         return _search_each_budget(client, question, system, where)
     budget = where.budgets[-1]
@@ -212,9 +216,13 @@ def _search_each_budget(
 
 
 def _passages_from_file(
-    client: Client, question: Question, file: Path, where: SearchTarget
+    question: Question, file: Path, where: SearchTarget, texts: DocumentTexts
 ) -> RetrievalResult:
-    passages = _located_passages(client, question, file, where)
+    """Returns the passages of another tool. Their latency is not known and is 0.
+
+    Raises the errors of `retrieved_passages` and `Client.get_text`.
+    """
+    passages = retrieved_passages(file, question.question_id, texts)
     return RetrievalResult(
         ranking=tuple(map(span_of, passages)),
         texts=cut_to_budgets(passages, where.budgets),
@@ -226,28 +234,32 @@ def _passages_from_file(
     )
 
 
-def _located_passages(
-    client: Client, question: Question, file: Path, where: SearchTarget
-) -> tuple[Passage, ...]:
-    """Returns the passages that a file has for a question, with the texts of the collection."""
-
-    def text_of(document_id: str) -> str:
-        return retried(
+def document_texts(client: Client, where: SearchTarget) -> DocumentTexts:
+    """Returns the texts of the documents of the collection, which are read when they are needed."""
+    return DocumentTexts(
+        lambda document_id: retried(
             lambda: client.get_text(where.tenant_id, document_id, collection=where.collection)
         )
-
-    return retrieved_passages(file, question.question_id, text_of)
+    )
 
 
 def best_passages(
-    client: Client, question: Question, system: System, where: SearchTarget, budget: int
+    client: Client,
+    question: Question,
+    system: System,
+    where: SearchTarget,
+    budget: int,
+    texts: DocumentTexts,
 ) -> tuple[Passage, ...]:
     """Returns the best passages of a system that together have at most `budget` tokens.
 
-    The end of the last passage is cut off if it does not fit. Raises the errors of `search_one`.
+    The end of the last passage is cut off if it does not fit. The passages of another tool are
+    located in `texts`. Raises the errors of `Client.search`, or those of `retrieved_passages` and
+    `Client.get_text`.
     """
     if system.file is not None:
-        return cut_passages(_located_passages(client, question, system.file, where), budget)
+        passages = retrieved_passages(system.file, question.question_id, texts)
+        return cut_passages(passages, budget)
     bounds = {"token_budget": budget} if system.fills_budget else {"limit": _limit(budget)}
     result, _ = timed_search(client, question.text, system, where, **bounds)
     return cut_passages(result.passages, budget)

@@ -19,6 +19,7 @@ from hrag.evaluation.retrieval_metrics import Scores, metric_names, scores
 from hrag.evaluation.retrieved import RetrievalResult
 from hrag.evaluation.searches import Outcome, SearchTarget
 from hrag.evaluation.systems import System
+from hrag.text.noun_counts import counted
 from hrag.values.errors import HragError
 
 # The version of the JSON form of reports.
@@ -213,7 +214,7 @@ def _warnings(
     unlocated = sum(gold.unlocated for gold in golds)
     if unlocated and not is_located:
         warnings.append(
-            f"{unlocated:,} expected quotes are in no passage of any system; they count as missed"
+            f"{counted(unlocated, 'expected quote')} in no passage of any system, counted as missed"
         )
     elif unlocated:
         names = [
@@ -222,9 +223,8 @@ def _warnings(
             if gold.unlocated
         ]
         warnings.append(
-            f"{unlocated:,} expected quotes, of {len(names):,} questions, are nowhere in the "
-            "collection, so no system can find them; they count as missed by every system: "
-            f"{listed(names)}"
+            f"{counted(unlocated, 'expected quote')}, of {counted(len(names), 'question')}, "
+            f"nowhere in the collection, so missed by every system: {listed(names)}"
         )
     results = [
         outcome
@@ -240,7 +240,8 @@ def _warnings(
         )
     for name, row in outcomes.items():
         for reason, count in _fallbacks(row).items():
-            warnings.append(f"{count} searches of {name} were incomplete: {reason}")
+            searches = counted(count, "incomplete search", "incomplete searches")
+            warnings.append(f"{searches} of {name}: {reason}")
     if warning := few_questions(len(golds), "questions with gold"):
         warnings.append(warning)
     return tuple(warnings)

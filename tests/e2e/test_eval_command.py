@@ -113,7 +113,7 @@ def test_questions_may_be_a_table_of_document_ids_and_quotes(stored: Shell, tmp_
     done = stored(path, *COMPARE, "--budgets", "8000", "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.output
     assert "1 expected document not found in the collection mini, such as nowhere" in done.stdout
-    assert "1 expected quotes, of 1 questions, are nowhere in the collection" in done.stdout
+    assert "1 expected quote, of 1 question, nowhere in the collection" in done.stdout
     assert "count as missed by every system: line-3" in done.stdout
     figures = read(tmp_path / "r.json")
     assert [
@@ -167,7 +167,7 @@ def test_a_failed_call_is_shown_and_changes_the_exit_code(
     journal = ("--resume", tmp_path / "run.jsonl")
     done = stored(MINIATURE, *options, *journal)
     assert done.exit_code == 1
-    assert "1 comparisons of small_to_big:dense failed:" in done.stdout
+    assert "1 comparison of small_to_big:dense failed:" in done.stdout
     assert re.search(r"^  mini-\d+: the chat endpoint .+ answered 400", done.stdout, re.MULTILINE)
     calls = chat_endpoint.calls
     done = stored(MINIATURE, *options, *journal)

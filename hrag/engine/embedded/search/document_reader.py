@@ -62,12 +62,17 @@ class RecentChecks:
     """One byte for each block of the text: 1 if the block was verified, else 0; see `Blocks`."""
 
     def forget_old(self, now_s: float) -> None:
-        """If the time `until_s` has passed, notes that tree and text must be verified again.
-
-        Then also sets `until_s` to the time `_CHECK_AGAIN_S` seconds after `now_s`.
-        """
+        """If the time `until_s` has passed, notes that tree and text must be verified again."""
         if now_s >= self.until_s:
             self.tree, self.blocks = False, bytearray()
+
+    def renew(self, now_s: float) -> None:
+        """If the time `until_s` has passed, sets it to `_CHECK_AGAIN_S` seconds after `now_s`.
+
+        Must be called after the tree was verified, and after the blocks that were verified before
+        cannot be found any more. If the tree is damaged, each search then finds that again.
+        """
+        if now_s >= self.until_s:
             self.until_s = now_s + _CHECK_AGAIN_S
 
 
@@ -303,6 +308,7 @@ class EmbeddedDocumentReader:
         document = _StoredDocument(citation, tree, Tree(tree), text, {})
         key = ("document", self._collection, ordinal)
         self._txn.cache.keep(key, document, document.size_bytes)
+        checks.renew(self._now_s)
         return document
 
     def _is_current(self, citation: CachedCitation) -> bool:

@@ -22,7 +22,10 @@ from hrag.models.embedding import Vectors
 from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves, indexed_name
 from hrag.text.analysis import LeafTerms, analyzer
 from hrag.values.collections import CollectionSettings
+from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
+
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,12 @@ def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Ve
 
     If LMDB stores the document's tree, text and vectors in a single value, the result is not a
     copy, but points into LMDB's pages. So do not use the result after the transaction has ended.
-    Raises DataLoss if the vectors are missing or damaged.
+    Raises DataLoss if the vectors are missing or damaged, or if they have another size.
     """
-    vectors = np.frombuffer(txn.contents.vectors(address), "<f4", count * dimension)
-    return vectors.reshape(count, dimension)
+    stored = txn.contents.vectors(address)
+    if len(stored) != count * dimension * _FLOAT_BYTES:
+        raise DataLoss(
+            f"the store is damaged: it has {len(stored):,} bytes of vectors for {count:,} leaves "
+            f"of dimension {dimension:,}; `hrag check` names the document"
+        )
+    return np.frombuffer(stored, "<f4").reshape(count, dimension)

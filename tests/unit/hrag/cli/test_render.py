@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hrag.cli.render import (
     citation,
     cited_place,
-    counted,
     duration,
     emphasised,
     excerpt,
@@ -195,7 +194,3 @@ def test_words_of_the_query_are_emphasised_in_singular_and_plural():
 )
 def test_durations_have_a_suitable_unit(microseconds, expected):
     assert duration(microseconds) == expected
-
-
-def test_a_count_of_one_has_a_singular_noun():
-    assert (counted(1, "passage"), counted(1200, "passage")) == ("1 passage", "1,200 passages")

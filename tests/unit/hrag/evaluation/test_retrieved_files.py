@@ -12,7 +12,7 @@ from hrag.evaluation.journal import Journal
 from hrag.evaluation.questions import GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 from hrag.evaluation.retrieved_files import read_retrieved, retrieved_passages
-from hrag.evaluation.searches import SearchTarget, best_passages, search_all
+from hrag.evaluation.searches import SearchTarget, best_passages, document_texts, search_all
 from hrag.evaluation.summary import summarise
 from hrag.evaluation.systems import baseline_of, describe, parse_systems
 from hrag.types import SearchResult
@@ -31,11 +31,13 @@ class Services(ScriptedClient):
 
     def __init__(self) -> None:
         super().__init__(lambda query, **_: self._found())
+        self.read: list[str] = []
 
     def _found(self) -> SearchResult:
         return result(passage("b", 0, TEXTS["b"]))
 
     def get_text(self, tenant_id: str, document_id: str, *, collection: str) -> str:
+        self.read.append(document_id)
         if document_id not in TEXTS:
             raise DocumentNotFound(f"no {document_id} in {tenant_id} {collection}")
         return TEXTS[document_id]
@@ -169,6 +171,17 @@ def test_a_judge_reads_the_passages_of_the_tool(tmp_path: Path) -> None:
     file = written(tmp_path / "r.jsonl", {"qid": "first", "passages": passages})
     system = parse_systems("standard", [f"tool={file}"])[1]
     client = cast("Client", Services())
-    read = best_passages(client, QUESTIONS[0], system, TARGET, 3)
+    texts = document_texts(client, TARGET)
+    read = best_passages(client, QUESTIONS[0], system, TARGET, 3, texts)
     assert read[0].chunk.content == "four"
     assert 0 < len(read[1].chunk.content) < 24
+
+
+def test_the_text_of_a_document_is_read_once_for_all_questions(tmp_path: Path) -> None:
+    passages = [{"doc_id": "a", "text": "one"}, {"doc_id": "b", "text": "four"}]
+    lines = [{"qid": question.question_id, "passages": passages} for question in QUESTIONS]
+    systems = parse_systems("standard", [f"tool={written(tmp_path / 'r.jsonl', *lines)}"])
+    services = Services()
+    client = cast("Client", services)
+    search_all(client, QUESTIONS, systems, TARGET, Journal(), lambda *_: None)
+    assert services.read == ["a", "b"]

@@ -25,6 +25,7 @@ from hrag.engine.embedded.search.reader import EmbeddedReader, ReaderLimits
 from hrag.engine.embedded.search.stored_vectors import StoredVectors
 from hrag.engine.embedded.search.vector_memory import VectorMemory
 from hrag.engine.embedded.segments import damage, segment_files
+from hrag.engine.embedded.store.queries import address_of
 from hrag.errors import DataLoss
 from tests.conftest import Engine
 from tests.support.documents.fakes import (
@@ -35,6 +36,7 @@ from tests.support.documents.fakes import (
     search_leaves,
     sentences,
 )
+from tests.support.engines.damage import put_part
 
 
 def overwrite(path: Path) -> None:
@@ -158,6 +160,23 @@ def test_a_document_that_is_damaged_too_is_reported_as_lost(engine, model, monke
     monkeypatch.setattr("hrag.engine.embedded.segments.leaves.vectors_in_place", lost)
     with pytest.raises(DataLoss, match="the vectors are damaged"):
         found(engine)
+
+
+@pytest.mark.parametrize("more", [-4, 4])
+def test_vectors_of_another_size_are_reported_as_lost(engine, model, more, repaired):
+    """The checksum of the stored vectors is right, but their number is not."""
+    found(engine)
+    collection_id = engine.open().collection_id
+    os.truncate(index_path(engine), 0)
+    with engine.store.write() as txn:
+        address = address_of(txn, collection_id, 1)
+        stored = bytes(txn.contents.vectors(address))
+        put_part(txn, address, "vectors", (stored + bytes(4))[: len(stored) + more])
+    with pytest.raises(DataLoss, match=f"has {len(stored) + more:,} bytes of vectors for 12 leav"):
+        found(engine)
+    with engine.store.write() as txn:
+        put_part(txn, address, "vectors", stored)
+    assert len(found(engine)) == 4
 
 
 def test_a_segment_is_reported_once_in_ten_seconds(engine, model):
