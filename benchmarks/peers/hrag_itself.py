@@ -1,5 +1,9 @@
 """hrag as a peer: in process, and as both services over gRPC.
 
+In process, a search runs the code of the retriever's Search method, which ends in an encoded reply.
+The caller parses the reply, as every client does, and so has what a client has of each passage: the
+text, the document, the score, the leaves that matched, and the sentence to cite with its pages.
+
 The indexer's bulk load ingests the documents in this process, in durable commits of up to 64
 documents. Then the services open the store. The documents are not ingested over gRPC, because the
 services would then embed them.
@@ -24,9 +28,12 @@ from hrag.client import Client
 from hrag.models import embedding
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
+from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER, Deadline
+from hrag.wire.retriever import encoded_response
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
+from retriever_svc.search_pipeline import Search
 
 # No document is as long as this.
 _MAX_DOCUMENT_BYTES = 1 << 28
@@ -80,7 +87,7 @@ class InProcess:
         search = SearchQuery(
             TENANT, query.vector, COLLECTION, self._mode, limit=limit, candidates=candidates
         )
-        return _passages(self._search(search, NEVER))
+        return _replied(self._search, search)
 
     def processes(self) -> list[int]:
         return [os.getpid()]
@@ -167,7 +174,7 @@ class Hybrid(InProcess):
         search = SearchQuery(
             TENANT, query.text, COLLECTION, self._mode, vector=query.vector, **bounds
         )
-        return _passages(self._search(search, NEVER))
+        return _replied(self._search, search)
 
 
 class Context(Hybrid):
@@ -216,6 +223,15 @@ def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
                 raise answer.outcome
             leaves += answer.outcome.chunks_per_level[trees.TREE.embedding_level]
     return leaves
+
+
+def _replied(search: Search, query: SearchQuery) -> list[FoundPassage]:
+    """Searches in this process; returns the passages of the reply."""
+    reply = pb.SearchResponse.FromString(encoded_response(search.encoded(query, NEVER)))
+    return [
+        FoundPassage(chunk.document_id, chunk.content, chunk.span.char_start)
+        for chunk in (passage.chunk for passage in reply.passages)
+    ]
 
 
 def _passages(result: SearchResult) -> list[FoundPassage]:
