@@ -128,6 +128,20 @@ def test_deleted_documents_stay_deleted_if_the_file_cannot_be_read(engine, model
     assert found(engine) == before
 
 
+def test_a_search_reads_the_vectors_of_its_snapshot(engine, model, repaired):
+    """A later commit deletes a document that the snapshot still has."""
+    found(engine)
+    path = index_path(engine)
+    with engine.reader.snapshot("t", "c") as snapshot:
+        before = [search_leaves(snapshot, query_vector(seed), 84) for seed in range(4)]
+        os.truncate(path, 0)
+        engine.writer.delete(engine.open(), "d1")
+        del model.documents["d1"]
+        after = [search_leaves(snapshot, query_vector(seed), 84) for seed in range(4)]
+    assert after == before
+    assert any(document_id == "d1" for document_id, _ in after[0])
+
+
 def test_the_scrubber_finds_a_file_that_a_search_could_not_read(engine, model, repaired):
     found(engine)
     overwrite(index_path(engine))
