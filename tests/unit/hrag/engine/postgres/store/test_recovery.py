@@ -42,7 +42,7 @@ def test_a_server_that_comes_back_is_used_again(
         with pytest.raises(StoreUnavailable, match="not available") as refused:
             first_value(database, "SELECT 7")
         assert PASSWORD not in str(refused.value)
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 20
     own_server.start()
     assert first_value(database, "SELECT 7") == 7
 
