@@ -132,7 +132,8 @@ def test_a_database_is_healthy_while_all_connections_are_in_use(
         database.check()
     with database.read() as connection:
         (count,) = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND backend_type = 'client backend'"
         ).fetchone() or (0,)
     assert count == 2
 
