@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.search import loaded_collection
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
@@ -286,6 +287,19 @@ def test_a_segment_that_cannot_be_loaded_again_and_again_uses_no_vector_memory(
             collection.refresh(retry_damaged=True)
     damage.forget_damage(engine.store.segments, segment.segment_id)
     assert memory.admit(7, 7, 72 * 16 * 4)
+
+
+def test_a_segment_that_replaces_others_gets_their_vector_memory(engine, model):
+    """Otherwise the vectors of a merged segment would stay in its file although they fit."""
+    collection_id = engine.open().collection_id
+    memory = VectorMemory(84 * 16 * 4)
+    collection = LoadedCollection(engine.store, collection_id, memory)
+    assert not memory.admit("other", 1, 12 * 16 * 4 + 1)
+    segment_build.reindex(engine.store, collection_id, 1)
+    collection.refresh()
+    (segment,) = collection.view.segments
+    assert segment.record.items == 84
+    assert not memory.admit("other", 1, 1)
 
 
 def test_a_folder_that_cannot_be_read_is_no_error_of_the_status(engine, model, monkeypatch):
