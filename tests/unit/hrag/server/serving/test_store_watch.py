@@ -13,15 +13,20 @@ from hrag.server.serving import service_process
 from hrag.server.serving.grpc_server import Server
 
 
+def events(logs: list[Any]) -> list[str]:
+    """Returns the events of the log about the store, in order."""
+    return [log["event"] for log in logs if log["event"].startswith("store_")]
+
+
 class Health:
-    """Records, at each change of the health, the change and the last event of the log."""
+    """Records each change of the health, with the events that the log had then."""
 
     def __init__(self, logs: list[Any]) -> None:
-        self.changes: list[tuple[bool, str]] = []
+        self.changes: list[tuple[bool, list[str]]] = []
         self._logs = logs
 
     def set(self, *, serving: bool) -> None:
-        self.changes.append((serving, self._logs[-1]["event"] if self._logs else ""))
+        self.changes.append((serving, events(self._logs)))
 
 
 def checks(stopping: threading.Event, *problems: bool) -> Callable[[], None]:
@@ -46,5 +51,8 @@ def test_the_log_has_the_reason_before_the_health_changes(monkeypatch: pytest.Mo
         server = cast("Server", SimpleNamespace(health=health))
         require_store = checks(stopping, False, True, True, False, False)
         service_process._watch_store(server, require_store, stopping)
-    assert health.changes == [(False, "store_lost"), (True, "store_found")]
-    assert len(logs) == 2
+    assert health.changes == [
+        (False, ["store_lost"]),
+        (True, ["store_lost", "store_found"]),
+    ]
+    assert events(logs) == ["store_lost", "store_found"]
