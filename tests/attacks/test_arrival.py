@@ -63,7 +63,9 @@ def quiet(guarded: Guarded) -> Iterator[Guarded]:
     for process, before in zip(processes, threads, strict=True):
         until(lambda process=process, before=before: threads_of(process) <= before + 20)
     for process, before in zip(processes, memory, strict=True):
-        assert memory_bytes(process) < before + MAX_GROWTH_BYTES
+        until(
+            lambda process=process, before=before: memory_bytes(process) < before + MAX_GROWTH_BYTES
+        )
 
 
 def _check_service(guarded: Guarded, process: Process) -> None:

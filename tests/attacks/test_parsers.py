@@ -300,7 +300,7 @@ def _ingest_in_vain(services: Running) -> None:
 
 
 def _assert_ended(pids: set[int]) -> None:
-    until(lambda: not any(is_alive(pid) for pid in pids), 5)
+    until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def _parsers(services: Running) -> set[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from tests.browser.site import GUIDE, TENANT
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Route
@@ -71,8 +72,17 @@ class Explorer:
 
     def show(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
         """Loads the page with an address that contains view, collection and further fields."""
+        self.open(f"{self.url}/#{_address_fragment(view, collection, fields)}")
+
+    def open(self, address: str) -> None:
+        """Loads the page with this address, and waits until it shows a view.
+
+        Before that, the page reads the collections of the tenant. Then it shows what its address
+        names, whatever was entered meanwhile.
+        """
         self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/#{_address_fragment(view, collection, fields)}")
+        self.page.goto(address)
+        self.page.locator("[role=tabpanel]:not([hidden])").wait_for()
 
     def break_off(self, method: str, status: int = 200) -> None:
         """Makes the first reply of `method` break off in its body, whenever the page is loaded."""
@@ -89,6 +99,7 @@ class Explorer:
             stopped.append(call)
 
         def send_stopped_call() -> None:
+            until(lambda: self.page.wait_for_timeout(10) or stopped)
             with self.page.expect_event("requestfinished"):
                 stopped[0].continue_()
             # After the next frame, the page has handled the reply.

@@ -94,7 +94,7 @@ def test_enter_uses_the_key_and_closes_the_dialog(opened: Open, guarded: Guarded
 def test_a_key_can_be_forgotten(opened: Open, guarded: Guarded) -> None:
     explorer = opened(guarded.gateway)
     explorer.expects_failed_calls = True
-    explorer.page.goto(explorer.url)
+    explorer.open(explorer.url)
     use_key(explorer, guarded.key)
     explorer.page.get_by_role("button", name="API key set").click()
     expect(explorer.page.get_by_label("API key or token")).to_have_value("")
@@ -154,7 +154,7 @@ def test_the_page_reports_a_gateway_that_has_stopped(opened: Open) -> None:
     with gateway_to(*free_addresses(2)) as gateway:
         explorer = opened(gateway)
         explorer.expects_failed_calls = True
-        explorer.page.goto(explorer.url)
+        explorer.open(explorer.url)
         expect(explorer.page.get_by_role("tablist")).to_be_visible()
     explorer.page.get_by_label("Tenant").fill(TENANT)
     explorer.page.keyboard.press("Enter")

@@ -140,6 +140,7 @@ def test_nothing_is_cut(explorer: Explorer, width: int) -> None:
     page = explorer.page
     page.set_viewport_size({"width": width, "height": 900})
     explorer.show(filter="document_id~is~manual.md")
+    expect(page.get_by_role("tab").first).to_be_visible()
     for tab in page.get_by_role("tab").all():
         box = tab.bounding_box()
         assert box is not None

@@ -68,13 +68,12 @@ def test_conditions_in_the_address_keep_every_character(explorer: Explorer) -> N
 
 def test_the_tenant_is_the_default_at_first_and_then_remembered(explorer: Explorer) -> None:
     page = explorer.page
-    page.goto(explorer.url)
+    explorer.open(explorer.url)
     expect(page.get_by_label("Tenant")).to_have_value("default")
     page.get_by_label("Tenant").fill("acme")
     page.keyboard.press("Enter")
     expect(page.get_by_label("Collection", exact=True)).to_have_value("guide")
-    page.goto("about:blank")
-    page.goto(explorer.url)
+    explorer.open(explorer.url)
     expect(page.get_by_label("Tenant")).to_have_value("acme")
     expect(page.get_by_label("Collection", exact=True)).to_have_value("guide")
 

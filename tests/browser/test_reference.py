@@ -177,7 +177,7 @@ def test_the_address_names_a_method(explorer: Explorer) -> None:
     heading = explorer.page.locator("#Search").get_by_role("heading").first
     expect(heading).to_be_in_viewport()
     explorer.page.get_by_role("link", name="GetHierarchy", exact=True).first.click()
-    assert explorer.page.url.endswith("/docs#GetHierarchy")
+    explorer.page.wait_for_url("**/docs#GetHierarchy")
 
 
 @pytest.mark.timeout(300)

@@ -1,9 +1,17 @@
 """The page searches with settings and filters, and shows passages, marks, scores and plan."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import CHINESE, EMOJI
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
 
 pytestmark = pytest.mark.browser
 
@@ -138,6 +146,12 @@ FILTERS: list[tuple[str, str, str, set[str]]] = [
 ]
 
 
+def expect_documents(passages: Locator, documents: set[str]) -> None:
+    """Waits until the passages are those of these documents: the page replaces earlier ones."""
+    headings = passages.get_by_role("heading")
+    until(lambda: set(headings.all_text_contents()) == documents, description=f"{documents}")
+
+
 def test_filters_find_the_documents_that_match(explorer: Explorer) -> None:
     explorer.show()
     setting = explorer.setting("A")
@@ -151,8 +165,7 @@ def test_filters_find_the_documents_that_match(explorer: Explorer) -> None:
         expect(setting.get_by_label("Value")).to_be_visible(visible=bool(value))
         with explorer.page.expect_response("**/Search"):
             passages = explorer.search("pump 合同")
-        expect(passages.first).to_be_visible()
-        assert set(passages.get_by_role("heading").all_text_contents()) == documents
+        expect_documents(passages, documents)
 
 
 def test_a_malformed_value_is_refused(explorer: Explorer) -> None:
@@ -241,9 +254,7 @@ def test_the_address_of_the_page_contains_the_search(explorer: Explorer) -> None
     explorer.setting("A").get_by_label("Mode").select_option("CONTEXT")
     explorer.setting("A").get_by_label("Token budget").fill("77")
     expect(explorer.search("gasket").first).to_be_visible()
-    address = explorer.page.url
-    explorer.page.goto("about:blank")
-    explorer.page.goto(address)
+    explorer.open(explorer.page.url)
     expect(explorer.passages().first).to_contain_text("gasket")
     expect(explorer.setting("A").get_by_label("Token budget")).to_have_value("77")
 

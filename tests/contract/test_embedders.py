@@ -306,4 +306,4 @@ def test_the_builtin_embedder_abandons_batches_that_have_not_started(
             [f"{TEXTS[0]} " * 20] * 5_000,
             Deadline(is_waiting=partial(next, checks, False)),
         )
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 30

@@ -330,7 +330,7 @@ def test_a_deadline_ends_the_call(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     chat_endpoint.inject(events(*(piece("dogs "), 0.1) * 100))
-    answer = answering.client.answer(SearchQuery(stored, "dogs?"), timeout_s=0.5)
+    answer = answering.client.answer(SearchQuery(stored, "dogs?"), timeout_s=2)
     assert isinstance(next(answer), SearchResult)
     with pytest.raises(errors.DeadlineExceeded):
         list(answer)

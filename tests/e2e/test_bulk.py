@@ -191,11 +191,14 @@ def test_documents_are_stored_if_the_client_leaves_after_their_results(
 
 def test_a_deadline_ends_a_stream(client: Client, tenant: str) -> None:
     answered: list[str] = []
-    with pytest.raises(errors.DeadlineExceeded):
-        answered.extend(
-            _stored(result).document_id
-            for result in client.ingest_many(tenant, _documents(), timeout_s=1)
-        )
+    for timeout_s in (1, 4, 16):  # A slow machine needs longer for the first documents.
+        with pytest.raises(errors.DeadlineExceeded):
+            answered.extend(
+                _stored(result).document_id
+                for result in client.ingest_many(tenant, _documents(), timeout_s=timeout_s)
+            )
+        if answered:
+            break
     assert answered
     assert set(answered) <= _all_ids(client, tenant)
 

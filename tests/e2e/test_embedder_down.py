@@ -151,12 +151,12 @@ def test_a_slow_endpoint_delays_a_caller_only_to_its_deadline(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
-    endpoint.inject(slow(3))
+    endpoint.inject(slow(10))
     began = time.monotonic()
     search = partial(embedded.client.search, retrieval=Retrieval.DENSE, timeout_s=0.3)
     with pytest.raises(errors.DeadlineExceeded):
         search(tenant, f"slow {tenant}")
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 8
     endpoint.inject(slow(0.6))
     calls_in_log = embedded.indexer.log.count("/IngestDocument")
     with pytest.raises(errors.DeadlineExceeded):

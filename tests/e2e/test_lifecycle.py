@@ -79,7 +79,7 @@ def test_a_call_that_never_ends_does_not_delay_a_stop(data_dir: Path) -> None:
             until(lambda: endpoint.calls > calls, 60)
             began = time.monotonic()
             assert services.indexer.stop() == 0
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             with pytest.raises(errors.ServiceUnavailable):
                 hanging.result()
     with running(data_dir) as services:

@@ -142,7 +142,7 @@ def test_a_tenant_above_its_rate_is_refused_and_others_are_not(bounded, tenant):
         client.ingest(tenant_id, Document(TEXT, "cats"))
     for call in (lambda who: client.search(who, "cats"), client.index_status):
         refused = _calls(call, "noisy", 6)
-        assert 3 <= len(refused) <= 5
+        assert 1 <= len(refused) <= 5
         assert all(0 < error.retry_s <= 1 for error in refused)
         assert {(error.tenant_id, error.field) for error in refused} == {("noisy", "calls")}
         assert not _calls(call, tenant, 20)

@@ -202,7 +202,7 @@ def test_a_stop_drains_running_searches_and_leaves_no_process(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", ["1", "3"])
-@pytest.mark.parametrize(("drain_s", "bound_s"), [("0.5", 5.0), ("8", 15.0)])
+@pytest.mark.parametrize(("drain_s", "bound_s"), [("0.5", 7.5), ("8", 20.0)])
 def test_a_stop_under_load_takes_little_longer_than_the_drain(
     data_dir: Path, count: str, drain_s: str, bound_s: float
 ) -> None:

@@ -212,11 +212,12 @@ def _watch_store(
         if lost == isinstance(problem, HragError):
             continue
         lost = not lost
-        server.health.set(serving=not lost)
         if isinstance(problem, HragError):
             _log.error("store_lost", problem=str(problem))
         else:
             _log.info("store_found")
+        # Health changes last, so whoever sees it change finds the reason in the log.
+        server.health.set(serving=not lost)
 
 
 def abandon(reason: str) -> NoReturn:

@@ -27,7 +27,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
-_AT_ONCE_S = 1.0
+_AT_ONCE_S = 5.0
 
 
 def _refused(call: Callable[..., Any], request: Any) -> grpc.RpcError:

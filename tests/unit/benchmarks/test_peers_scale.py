@@ -84,16 +84,16 @@ def test_callers_begin_together_at_different_queries():
     def search(queries):
         def searching(query):
             if not queries:
-                barrier.wait(timeout=5)
+                barrier.wait(timeout=20)
             queries.append(query)
             time.sleep(0.01)
 
         return searching
 
-    load = Callers(list(map(search, searched)), list(range(10)), seconds=0.05)()
+    load = Callers(list(map(search, searched)), list(range(10)), seconds=0.5)()
     assert [queries[:2] for queries in searched] == [[0, 1], [5, 6]]
     assert len(load.took_s) == sum(map(len, searched))
-    assert 0.05 <= load.elapsed_s < 5
+    assert 0.5 <= load.elapsed_s < 20
 
 
 def test_an_error_of_a_search_ends_the_run():

@@ -210,7 +210,7 @@ def test_a_deadline_that_passes_during_a_wait_for_capacity_ends_the_stream(
     service: Service,
 ) -> None:
     service.writer.capacity.clear()
-    load = service.load(map(ingest_request, numbered(3)), Deadline.after(0.3))
+    load = service.load(map(ingest_request, numbered(3)), Deadline.after(1.0))
     with pytest.raises(errors.DeadlineExceeded, match="catch up"):
         list(load.run())
     assert service.writer.commit_groups == []

@@ -216,6 +216,9 @@ class LoadedCollection:
             with self._read() as txn:
                 listed = listed_segments(txn, self.number)
             ids = {record.segment_id for record in listed}
+            # Segments that are replaced make room for their successors. For a short time, the
+            # vectors of both are in memory.
+            self._vector_memory.retain(self._vector_owner, ids)
             known = self._segments.keys() | self._damaged
             failed = self._load_segments(
                 [record for record in listed if record.segment_id not in known]

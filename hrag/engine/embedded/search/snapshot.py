@@ -37,6 +37,7 @@ from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import rows_with_required_parts
 from hrag.engine.embedded.search.selected_rows import FilterResultCache, evaluate
+from hrag.engine.embedded.search.stored_vectors import SEARCHED
 from hrag.engine.embedded.search.summary_router import (
     EmbeddedEvidence,
     rows_of_sections,
@@ -128,6 +129,13 @@ class EmbeddedSnapshot(BrowsableSnapshot):
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""
+        token = SEARCHED.set(self._txn)
+        try:
+            return self._find(request, form)
+        finally:
+            SEARCHED.reset(token)
+
+    def _find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         stages: list[Stage] = []
         began = time.perf_counter()
         ranker = Ranker(self._view, request)

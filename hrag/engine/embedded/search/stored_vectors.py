@@ -9,6 +9,7 @@ scrubber verifies the file and the segment is built again.
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -26,6 +27,12 @@ _REPORT_S = 10.0
 
 Report = Callable[[int, str], None]
 """Reports a segment, by its id and a description of the problem."""
+
+SEARCHED: ContextVar[Txn | None] = ContextVar("SEARCHED", default=None)
+"""The transaction of the snapshot that this thread searches.
+
+A later commit may delete documents that the snapshot still has.
+"""
 
 
 class StoredVectors:
@@ -57,23 +64,29 @@ class StoredVectors:
     def __call__(self, record: SegmentRecord, rows: Rows, items: Items, problem: str) -> Vectors:
         """Returns the vectors of items: `float32[n, dimension]`.
 
-        A vector is NaN if all documents with it have been deleted. Raises DataLoss if a document is
-        damaged too.
+        A vector is NaN if the searched snapshot has no document with it. Raises DataLoss if a
+        document is damaged too.
         """
         if self._is_due(record.segment_id):
             self._report(record.segment_id, problem)
+        searched = SEARCHED.get()
+        if searched is not None:
+            return self._vectors(searched, record, rows, items)
+        with self._store.read() as txn:
+            return self._vectors(txn, record, rows, items)
+
+    def _vectors(self, txn: Txn, record: SegmentRecord, rows: Rows, items: Items) -> Vectors:
         vectors = np.full((len(items), record.dimension), np.nan, np.float32)
         documents: dict[int, Vectors | None] = {}
-        with self._store.read() as txn:
-            for position, item in enumerate(items.tolist()):
-                for label in rows.labels[rows.rows_of_item(item)].tolist():
-                    ordinal, leaf = split_label(label)
-                    if ordinal not in documents:
-                        documents[ordinal] = self._read(txn, ordinal, record.dimension)
-                    document = documents[ordinal]
-                    if document is not None:
-                        vectors[position] = document[leaf]
-                        break
+        for position, item in enumerate(items.tolist()):
+            for label in rows.labels[rows.rows_of_item(item)].tolist():
+                ordinal, leaf = split_label(label)
+                if ordinal not in documents:
+                    documents[ordinal] = self._read(txn, ordinal, record.dimension)
+                document = documents[ordinal]
+                if document is not None:
+                    vectors[position] = document[leaf]
+                    break
         return vectors
 
     def _read(self, txn: Txn, ordinal: int, dimension: int) -> Vectors | None:

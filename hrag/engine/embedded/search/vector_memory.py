@@ -12,7 +12,8 @@ from collections.abc import Collection
 class VectorMemory:
     """The segments whose vectors are in memory, with the sizes of these vectors.
 
-    Together they take at most `budget_bytes`. Safe to use from several threads.
+    Together they take at most `budget_bytes`. Segments that are being replaced do not count. Safe
+    to use from several threads.
     """
 
     def __init__(self, budget_bytes: int) -> None:

@@ -202,7 +202,7 @@ def test_leaving_a_stream_ends_the_call() -> None:
         results = client.ingest_many("t", named_documents(*map(str, range(1000))))
         assert next(results) == stored("0")
         results.close()
-        assert fake.hung_up.wait(5)
+        assert fake.hung_up.wait(20)
 
 
 async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:

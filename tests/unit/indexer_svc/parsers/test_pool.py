@@ -359,7 +359,7 @@ def test_a_wait_for_a_slot_ends_at_the_deadline(starter):
 def test_a_file_and_its_process_end_at_the_deadline(pool, starter):
     starter.prepare = slow
     with pytest.raises(DeadlineExceeded, match="extracting"):
-        parse(pool, "a", deadline=Deadline.after(0.1))
+        parse(pool, "a", deadline=Deadline.after(0.5))
     assert not starter.used[0].is_alive
 
 

@@ -163,6 +163,8 @@ def test_a_standby_that_lags_has_an_older_state_of_everything(cluster: Cluster) 
     cluster.put("before")
     cluster.standby.wait_for(cluster.primary)
     cluster.standby.run("SELECT pg_wal_replay_pause()")
+    state = "SELECT pg_get_wal_replay_pause_state()"
+    until(lambda: cluster.standby.run(state) == [("paused",)])
     cluster.put("afterwards")
     cluster.writer.create_collection("t", "new", collection_settings())
     assert cluster.searched() == {"before"}

@@ -177,9 +177,9 @@ def test_a_refusal_has_all_details_and_comes_immediately():
 
 
 def test_a_retry_after_the_reported_wait_is_admitted():
-    variables = {"HRAG_TENANT_CALLS_PER_S": 5, "HRAG_TENANT_BURST": 1}
+    variables = {"HRAG_TENANT_CALLS_PER_S": 1, "HRAG_TENANT_BURST": 1}
     with connected(servicer_of(RETRIEVER), **variables) as channel:
-        for _ in range(3):
+        for _ in range(2):
             _send(channel, _SEARCH, "acme")
             with pytest.raises(grpc.RpcError) as caught:
                 _send(channel, _SEARCH, "acme")
@@ -343,4 +343,4 @@ def test_a_client_with_a_retry_policy_retries_after_the_pushback():
             _send(channel, _SEARCH, "acme")
             began = time.perf_counter()
             _send(channel, _SEARCH, "acme")
-    assert 0.2 <= time.perf_counter() - began < 5
+    assert 0.2 <= time.perf_counter() - began < 20

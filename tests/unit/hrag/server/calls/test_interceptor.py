@@ -171,7 +171,7 @@ def test_the_handler_of_an_answer_is_closed_when_the_client_leaves() -> None:
         events = _answer(channel)
         next(events)
         events.cancel()
-        assert servicer.closed.wait(5)
+        assert servicer.closed.wait(20)
     assert [line for line in logs if line["event"] == "internal_error"] == []
 
 
@@ -189,7 +189,7 @@ def test_an_answer_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             list(events)
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert servicer.closed.wait(5)
+        assert servicer.closed.wait(20)
 
 
 def test_a_stream_without_messages_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_suspended_search_is_refused_if_its_key_is_revoked_meanwhile(tmp_path:
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
         request = rpb.SearchRequest(tenant_id=TENANT)
         call = search.future(request, timeout=20, metadata=metadata)
-        assert waiting.wait(5)
+        assert waiting.wait(20)
         api_keys.revoke(path, id_of(key))
         # The server reads a changed key file within about a second.
         until(lambda: _is_unauthenticated(channel, metadata))
@@ -260,7 +260,7 @@ def test_a_thread_is_counted_as_busy_while_it_runs_a_call() -> None:
     with connected(Slow()) as channel:
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
         call = search.future(rpb.SearchRequest(tenant_id=TENANT), timeout=20)
-        assert running.wait(5)
+        assert running.wait(20)
         assert busy() == 1
         may_continue.set()
         call.result()

@@ -46,7 +46,7 @@ def test_list_returns_all_services(channel: grpc.Channel) -> None:
 
 def test_a_watch_of_an_unknown_service_reports_service_unknown(channel: grpc.Channel) -> None:
     request = pb.HealthCheckRequest(service="hrag.v1.NoService")
-    watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=0.3)
+    watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=1.5)
     assert next(watched).status == _Response.SERVICE_UNKNOWN
     with pytest.raises(grpc.RpcError) as caught:
         next(watched)

@@ -34,7 +34,7 @@ def _worker_that_replies(reply: bytes) -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listening.getsockname()[1]
-        thread.join(5)
+        thread.join(20)
 
 
 @pytest.mark.parametrize(

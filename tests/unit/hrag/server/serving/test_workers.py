@@ -211,7 +211,7 @@ def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
         began = time.monotonic()
         supervised.stopping.set()
         supervised.wait()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert supervised.logged("worker_killed") == supervised.pids
 
 

@@ -35,7 +35,7 @@ from tests.support.documents.fakes import (
 from tests.support.until import until
 
 # A step that waits for nothing ends within this time, even on a busy machine.
-SOON_S = 5.0
+SOON_S = 20.0
 
 
 @pytest.fixture

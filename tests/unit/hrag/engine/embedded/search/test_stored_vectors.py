@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.search import loaded_collection
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
@@ -126,6 +127,20 @@ def test_deleted_documents_stay_deleted_if_the_file_cannot_be_read(engine, model
     before = found(engine)
     os.truncate(index_path(engine), 0)
     assert found(engine) == before
+
+
+def test_a_search_reads_the_vectors_of_its_snapshot(engine, model, repaired):
+    """A later commit deletes a document that the snapshot still has."""
+    found(engine)
+    path = index_path(engine)
+    with engine.reader.snapshot("t", "c") as snapshot:
+        before = [search_leaves(snapshot, query_vector(seed), 84) for seed in range(4)]
+        os.truncate(path, 0)
+        engine.writer.delete(engine.open(), "d1")
+        del model.documents["d1"]
+        after = [search_leaves(snapshot, query_vector(seed), 84) for seed in range(4)]
+    assert after == before
+    assert any(document_id == "d1" for document_id, _ in after[0])
 
 
 def test_the_scrubber_finds_a_file_that_a_search_could_not_read(engine, model, repaired):
@@ -272,6 +287,19 @@ def test_a_segment_that_cannot_be_loaded_again_and_again_uses_no_vector_memory(
             collection.refresh(retry_damaged=True)
     damage.forget_damage(engine.store.segments, segment.segment_id)
     assert memory.admit(7, 7, 72 * 16 * 4)
+
+
+def test_a_segment_that_replaces_others_gets_their_vector_memory(engine, model):
+    """Otherwise the vectors of a merged segment would stay in its file although they fit."""
+    collection_id = engine.open().collection_id
+    memory = VectorMemory(84 * 16 * 4)
+    collection = LoadedCollection(engine.store, collection_id, memory)
+    assert not memory.admit("other", 1, 12 * 16 * 4 + 1)
+    segment_build.reindex(engine.store, collection_id, 1)
+    collection.refresh()
+    (segment,) = collection.view.segments
+    assert segment.record.items == 84
+    assert not memory.admit("other", 1, 1)
 
 
 def test_a_folder_that_cannot_be_read_is_no_error_of_the_status(engine, model, monkeypatch):

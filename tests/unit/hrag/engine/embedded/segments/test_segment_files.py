@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -290,9 +291,14 @@ def test_a_loaded_segment_outlives_its_files(tmp_path, record):
     assert len(nearest(loaded, query_vector(1), 5).rows) == 5
 
 
-def open_files() -> int:
-    """Returns how many files this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
+def descriptors_of(path: Path) -> list[int]:
+    """Returns the descriptors with which this process has a file open."""
+    numbers = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if descriptor.readlink() == path:
+                numbers.append(int(descriptor.name))
+    return numbers
 
 
 def no_vectors(*_: object) -> np.ndarray:
@@ -316,12 +322,16 @@ def test_vectors_are_read_into_memory_if_the_process_has_many_open_files(
     tmp_path, record, in_file, monkeypatch
 ):
     """Half of the descriptors remain for connections and other files."""
-    with (tmp_path / "x").open("w") as opened:
-        limit = 2 * opened.fileno() + (2 if in_file else 0)
-    monkeypatch.setattr(segment_files.resource, "getrlimit", lambda _: (limit, limit))
-    before = open_files()
+    path = path_of(tmp_path, record, "index.hnsw")
+
+    def limits(_: int) -> tuple[int, int]:
+        (descriptor,) = descriptors_of(path)
+        limit = 2 * descriptor + (2 if in_file else 0)
+        return limit, limit
+
+    monkeypatch.setattr(segment_files.resource, "getrlimit", limits)
     loaded = segment_files.load(tmp_path, record, vector_source=no_vectors)
-    assert open_files() == before + in_file
+    assert len(descriptors_of(path)) == in_file
     assert len(nearest(loaded, query_vector(1), 10).rows) == 10
 
 

@@ -285,7 +285,7 @@ def test_callers_that_leave_do_not_disturb_other_callers(database: PostgresDatab
 def test_no_thread_watches_callers_that_cannot_leave(database: PostgresDatabase) -> None:
     before = threading.active_count()
     assert first_value(database, "SELECT 7") == 7
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # A thread of an earlier test may have ended.
 
 
 def test_the_error_says_how_many_connections_are_in_use(opened: Open, postgres_dsn: str) -> None:

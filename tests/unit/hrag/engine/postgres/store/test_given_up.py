@@ -405,7 +405,13 @@ def test_a_call_that_a_timeout_of_the_server_ends_can_be_repeated(
     with pytest.raises(DeadlineExceeded if is_replaced else StoreUnavailable):
         call()
     locked.rollback()
-    assert value(database, _WAIT, Deadline.after(60)) == ""
+
+    def succeeds() -> bool:
+        with suppress(StoreUnavailable):  # A slow machine may exceed the server's limit again.
+            return value(database, _WAIT, Deadline.after(60)) == ""
+        return False
+
+    until(succeeds)
 
 
 def test_idle_connections_that_the_server_ends_are_replaced(
