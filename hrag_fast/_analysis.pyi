@@ -85,9 +85,10 @@ class TermExtractor:
     ASCII are not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty,
     the term is the word itself.
 
-    Stems are cached in two caches of about 1 MB each. The first cache has the stems of up to
-    32,768 words of up to 24 bytes. It consists of sets of four words, and a new word evicts the
-    oldest word of its set. The second cache has the stems of up to 8,192 longer words. A look-up
+    Stems are cached in a cache of 2 MB and in one of about 1 MB. The first cache has the stems of
+    up to 65,536 words of up to 24 bytes. It consists of sets of four words, in which words that are
+    looked up move to the front, and a new word evicts the last one. The second cache has the stems
+    of up to 8,192 longer words. A look-up
     compares whole words, not only their hashes. A third cache has the variants of up to 16,384
     words and joined runs, in 5 MB. Threads may share an extractor: the GIL protects the caches,
     even if `stem` releases the GIL.

@@ -51,7 +51,7 @@ def test_stems_are_right_for_more_words_than_the_cache_can_store():
     """The stemmer is called again for a word that was evicted, and not for a cached word."""
     stemmed = []
     kernel = TermExtractor(lambda word: stemmed.append(word) or word[:-1])
-    words = [f"{i:05}x" for i in range(40_000)] + [f"{i:030}x" for i in range(10_000)]
+    words = [f"{i:05}x" for i in range(80_000)] + [f"{i:030}x" for i in range(10_000)]
     for _ in range(2):
         assert kernel.terms(" ".join(words)).tolist() == ids_of([word[:-1] for word in words])
     assert len(stemmed) > len(words)
