@@ -80,10 +80,10 @@ class TermExtractor:
     Terms come in the order in which they begin, except that a joined run comes after its words, and
     variants come after the word or the joined run that they vary.
 
-    `stem` returns the stem of a word. It must always return the same stem for the same word. If
-    `stem` is None, words are not stemmed. With `ascii_only`, words that have characters outside of
-    ASCII are not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty,
-    the term is the word itself.
+    `stem` returns the stem of a word. Both are in UTF-8. It must always return the same stem for
+    the same word. If `stem` is None, words are not stemmed. With `ascii_only`, words that have
+    characters outside of ASCII are not stemmed. Words of more than 64 characters are never stemmed.
+    If the stem is empty, the term is the word itself.
 
     Stems are cached in a cache of 2 MB and in one of about 1 MB. The first cache has the stems of
     up to 65,536 words of up to 24 bytes. It consists of sets of four words, in which words that are
@@ -96,7 +96,7 @@ class TermExtractor:
 
     def __init__(
         self,
-        stem: Callable[[str], str] | None,
+        stem: Callable[[bytes], bytes] | None,
         *,
         ascii_only: bool = False,
         folding: Folding = Folding.UNICODE,

@@ -384,16 +384,10 @@ cdef class TermExtractor:
 
     def term(self, token not None):
         text, is_word = token
-        if is_word and self.is_stemmed(len(text), text.isascii()):
-            return self.stem(text) or text
+        cdef bytes word = text.encode()
+        if is_word and self.is_stemmed(<const uint8_t*><const char*>word, len(word)):
+            return self.stem(word).decode() or text
         return text
-
-    cdef inline bint is_stemmed(self, Py_ssize_t chars, bint is_ascii) noexcept:
-        return (
-            self.stem is not None
-            and chars <= STEMMED_CHARS
-            and (is_ascii or not self.ascii_only)
-        )
 
     cdef int scan(self, Buffers buffers, int kinds) except -1:
         """Fills `buffers.occurrences` with the terms of the folded text.
@@ -543,13 +537,20 @@ cdef class TermExtractor:
         return term
 
     cdef uint64_t stemmed(self, const uint8_t* word, size_t size) except? 0:
-        cdef str text = PyUnicode_DecodeUTF8(<const char*>word, size, NULL)
         cdef bytes stem
-        if self.is_stemmed(len(text), text.isascii()):
-            stem = self.stem(text).encode()
+        if self.is_stemmed(word, size):
+            stem = self.stem(word[:size])
             if stem:
                 return hashed(<const uint8_t*><const char*>stem, len(stem))
         return hashed(word, size)
+
+    cdef inline bint is_stemmed(self, const uint8_t* word, size_t size) noexcept:
+        cdef size_t i, chars = 0
+        if self.stem is None:
+            return False
+        for i in range(size):
+            chars += word[i] & 0xC0 != 0x80  # Other bytes continue a character.
+        return chars <= STEMMED_CHARS and (chars == size or not self.ascii_only)
 
 
 cdef uint64_t varying(const uint8_t* word, size_t size) noexcept nogil:
