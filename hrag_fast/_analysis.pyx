@@ -121,17 +121,18 @@ cdef struct Stem:
     uint64_t word[3]  # UTF-8, padded with zeros, which no word contains.
     uint64_t id  # With the bit VARIES.
 
+cdef struct Word:
+    Stem key  # As in the cache of stems, without an id, and cut to STEM_WORD_BYTES.
+    uint32_t start  # An offset in bytes of the folded text, like `end`.
+    uint32_t end
+    uint32_t stem_set  # The index of the set in which the word's stem is cached.
+
+
 cdef struct StemSet:
     # The words that have the same bits of a hash, in two cache lines. A word that is looked up moves
     # one place to the front, so frequent words are in the first line. A new word evicts the last
     # one.
     Stem stems[STEM_WAYS]
-
-
-cdef struct Word:
-    uint32_t start  # An offset in bytes of the folded text, like `end`.
-    uint32_t end
-    uint32_t stem_set  # The index of the set in which the word's stem is cached.
 
 
 cdef inline uint64_t fnv(uint64_t state, const uint8_t* data, size_t size) noexcept nogil:
@@ -399,7 +400,7 @@ cdef class TermExtractor:
         self.find_words(buffers)
         while True:
             end = buffers.words[word].start if word < buffers.word_count else buffers.size
-            while place < end:
+            while place < end and not buffers.is_ascii:
                 if buffers.classes[place] == CJK:
                     place = scan_cjk(buffers, place)
                 else:
@@ -417,19 +418,21 @@ cdef class TermExtractor:
         """
         cdef size_t start = 0, end, count = 0
         cdef const uint8_t* classes = buffers.classes
-        cdef Stem key
+        cdef Word* word
         cdef Word* words = buffers.words_for(buffers.size // 2 + 2)
         while True:
             start = hrag_word_start(classes, start, buffers.size)
             if start >= buffers.size:
                 break
             end = hrag_word_end(classes, start)
-            key_of(buffers.bytes + start, end - start, &key)
-            words[count] = Word(<uint32_t>start, <uint32_t>end, set_of(&key))
-            prefetch(self.stems + words[count].stem_set)
+            word = words + count
+            word.start, word.end = <uint32_t>start, <uint32_t>end
+            key_of(buffers.bytes + start, end - start, &word.key)
+            word.stem_set = set_of(&word.key)
+            prefetch(self.stems + word.stem_set)
             count += 1
             start = end
-        words[count] = Word(NO_WORD, NO_WORD, 0)
+        words[count].start = NO_WORD
         buffers.word_count = count
         return 0
 
@@ -444,7 +447,7 @@ cdef class TermExtractor:
         cdef bint varied = kinds == ALL_TERMS and self.variants is not None
         cdef uint64_t term
         while True:
-            term = self.word_term(buffers.bytes + word.start, word)
+            term = self.word_term(buffers.bytes, word)
             buffers.emit(term & ID_BITS, word.start, word.end)
             if varied and term & VARIES:
                 self.add_variants(buffers, term & ID_BITS, word.start, word.end)
@@ -494,34 +497,39 @@ cdef class TermExtractor:
                 found += (id, len(text[:start].encode()), len(text[:end].encode()))
         return tuple(found)
 
-    cdef inline uint64_t word_term(self, const uint8_t* word, const Word* found) except? 0:
+    cdef inline uint64_t word_term(self, const uint8_t* data, const Word* word) except? 0:
         """Returns the id of a word's stem, or of the word if it is not stemmed.
 
-        The bit VARIES is set, too, if the word may have variants.
+        The bit VARIES is set, too, if the word may have variants. `data` is the folded text.
         """
-        cdef size_t size = found.end - found.start
-        cdef Stem key
-        cdef Stem* ways
+        cdef Stem* ways = self.stems[word.stem_set].stems
+        cdef Stem found
         cdef int i
+        if word.end - word.start <= STEM_WORD_BYTES:
+            for i in range(STEM_WAYS):
+                if is_same(ways + i, &word.key):
+                    found = ways[i]
+                    if i > 0:
+                        ways[i] = ways[i - 1]
+                        ways[i - 1] = found
+                    return found.id
+        return self.new_word_term(data + word.start, word)
+
+    cdef uint64_t new_word_term(self, const uint8_t* text, const Word* word) except? 0:
+        """Returns the same for a word that is not in the first cache of stems."""
+        cdef size_t size = word.end - word.start
+        cdef Stem* ways = self.stems[word.stem_set].stems
+        cdef Stem added = word.key
+        cdef int i = STEM_WAYS - 1
         if self.stem is None:
-            return hashed(word, size) | varying(word, size)
+            return hashed(text, size) | varying(text, size)
         if size > STEM_WORD_BYTES:
-            return self.long_word_term(word, size) | varying(word, size)
-        key_of(word, size, &key)
-        ways = self.stems[found.stem_set].stems
-        for i in range(STEM_WAYS):
-            if is_same(ways + i, &key):
-                key.id = ways[i].id
-                if i > 0:
-                    ways[i] = ways[i - 1]
-                    ways[i - 1] = key
-                return key.id
-        key.id = self.stemmed(word, size) | varying(word, size)
-        i = STEM_WAYS - 1
+            return self.long_word_term(text, size) | varying(text, size)
+        added.id = self.stemmed(text, size) | varying(text, size)
         while i > 0 and ways[i - 1].word[0] == 0:  # The place is free.
             i -= 1
-        ways[i] = key
-        return key.id
+        ways[i] = added
+        return added.id
 
     cdef uint64_t long_word_term(self, const uint8_t* word, size_t size) except? 0:
         # A character has at most 4 bytes, so a word of more bytes is too long to be stemmed.
