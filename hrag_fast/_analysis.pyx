@@ -3,8 +3,9 @@
 
 It makes three passes over flat buffers. The first pass folds the text into UTF-8, and writes a
 class for each byte (`_folded_text.pyx`). The second pass finds the words, and requests their stems
-from memory. The third pass finds joined runs and CJK terms, looks up stems, and hashes the rest. `_analysis.pyi` is the documentation for
-callers; `tests/twins/analysis.py` has the plain twin, which defines the right answer.
+from memory. The third pass finds joined runs and CJK terms, looks up stems, and hashes the rest.
+`_analysis.pyi` is the documentation for callers; `tests/twins/analysis.py` has the plain twin,
+which defines the right answer.
 
 Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
 which happens if a stem, a page of characters or a cluster is not cached. So each call has separate
@@ -57,7 +58,7 @@ cdef extern from *:
         return value;
     }
 
-    // Returns the first place from `place` on whose class is 1, WORD; `size` or more if there is none.
+    // Returns the first place from `place` on whose class is 1, WORD, or `size` if there is none.
     static inline size_t hrag_word_start(const uint8_t* classes, size_t place, size_t size) {
         for (; place < size; place += 8) {
             uint64_t differing = hrag_load(classes + place) ^ 0x0101010101010101u;
@@ -129,9 +130,9 @@ cdef struct Word:
 
 
 cdef struct StemSet:
-    # The words that have the same bits of a hash, in two cache lines. A word that is looked up moves
-    # one place to the front, so frequent words are in the first line. A new word evicts the last
-    # one.
+    # The words that have the same bits of a hash, in two cache lines. A word that is looked up
+    # moves one place to the front, so frequent words are in the first line. A new word evicts the
+    # last one.
     Stem stems[STEM_WAYS]
 
 
