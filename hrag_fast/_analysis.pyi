@@ -80,14 +80,15 @@ class TermExtractor:
     Terms come in the order in which they begin, except that a joined run comes after its words, and
     variants come after the word or the joined run that they vary.
 
-    `stem` returns the stem of a word. It must always return the same stem for the same word. If
-    `stem` is None, words are not stemmed. With `ascii_only`, words that have characters outside of
-    ASCII are not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty,
-    the term is the word itself.
+    `stem` returns the stem of a word. Both are in UTF-8. It must always return the same stem for
+    the same word. If `stem` is None, words are not stemmed. With `ascii_only`, words that have
+    characters outside of ASCII are not stemmed. Words of more than 64 characters are never stemmed.
+    If the stem is empty, the term is the word itself.
 
-    Stems are cached in two caches of about 1 MB each. The first cache has the stems of up to
-    32,768 words of up to 24 bytes. It consists of sets of four words, and a new word evicts the
-    oldest word of its set. The second cache has the stems of up to 8,192 longer words. A look-up
+    Stems are cached in a cache of 2 MB and in one of about 1 MB. The first cache has the stems of
+    up to 65,536 words of up to 24 bytes. It consists of sets of four words, in which words that are
+    looked up move to the front, and a new word evicts the last one. The second cache has the stems
+    of up to 8,192 longer words. A look-up
     compares whole words, not only their hashes. A third cache has the variants of up to 16,384
     words and joined runs, in 5 MB. Threads may share an extractor: the GIL protects the caches,
     even if `stem` releases the GIL.
@@ -95,7 +96,7 @@ class TermExtractor:
 
     def __init__(
         self,
-        stem: Callable[[str], str] | None,
+        stem: Callable[[bytes], bytes] | None,
         *,
         ascii_only: bool = False,
         folding: Folding = Folding.UNICODE,

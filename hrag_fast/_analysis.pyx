@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`TermExtractor`: finds which terms a text has, and where. Every ingest and query uses it.
 
-It makes two passes over flat buffers. The first pass folds the text into UTF-8, and writes a class
-for each byte (`_folded_text.pyx`). The second pass cuts the text into words, joined runs and CJK
-terms, hashes them, and looks up the stems of words. `_analysis.pyi` is the documentation for
-callers; `tests/twins/analysis.py` has the plain twin, which defines the right answer.
+It makes three passes over flat buffers. The first pass folds the text into UTF-8, and writes a
+class for each byte (`_folded_text.pyx`). The second pass finds the words, and requests their stems
+from memory. The third pass finds joined runs and CJK terms, looks up stems, and hashes the rest.
+`_analysis.pyi` is the documentation for callers; `tests/twins/analysis.py` has the plain twin,
+which defines the right answer.
 
 Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
 which happens if a stem, a page of characters or a cluster is not cached. So each call has separate
@@ -57,6 +58,16 @@ cdef extern from *:
         return value;
     }
 
+    // Returns the first place from `place` on whose class is 1, WORD, or `size` if there is none.
+    static inline size_t hrag_word_start(const uint8_t* classes, size_t place, size_t size) {
+        for (; place < size; place += 8) {
+            uint64_t differing = hrag_load(classes + place) ^ 0x0101010101010101u;
+            uint64_t equal = (differing - 0x0101010101010101u) & ~differing & 0x8080808080808080u;
+            if (equal) return place + (__builtin_ctzll(equal) >> 3);
+        }
+        return size;
+    }
+
     // Returns where a run of the class 1, WORD, ends: the first byte of another class.
     static inline size_t hrag_word_end(const uint8_t* classes, size_t place) {
         uint64_t differing;
@@ -69,7 +80,9 @@ cdef extern from *:
         return size >= 8 ? hrag_load(at) : hrag_load(at) & (((uint64_t)1 << 8 * size) - 1);
     }
     """
+    size_t hrag_word_start(const uint8_t* classes, size_t place, size_t size) noexcept nogil
     size_t hrag_word_end(const uint8_t* classes, size_t place) noexcept nogil
+    void prefetch "__builtin_prefetch"(const void* at) noexcept nogil
     uint64_t hrag_padded(const uint8_t* at, size_t size) noexcept nogil
 
 LeafTerms = namedtuple("LeafTerms", ("starts", "entries", "lengths"))
@@ -83,9 +96,9 @@ cdef enum:
 cdef enum:
     FREQUENCY_LIMIT = 255
     STEMMED_CHARS = 64  # Longer words are not stemmed: they are data, not language.
-    # The first cache of stems has 8,192 sets of 4 words: 32,768 words of up to 24 bytes, in 1 MB
+    # The first cache of stems has 16,384 sets of 4 words: 65,536 words of up to 24 bytes, in 2 MB
     # for each language.
-    STEM_SET_BITS = 13
+    STEM_SET_BITS = 14
     STEM_WAYS = 4
     STEM_WORD_BYTES = 24
     LONG_STEMS = 8192  # The second cache has at most this many words, about 150 bytes each.
@@ -98,6 +111,7 @@ MAX_FREQUENCY = FREQUENCY_LIMIT
 
 cdef uint64_t VARIES = <uint64_t>1 << 56  # Set beside an id if the word may have variants.
 cdef uint64_t ID_BITS = VARIES - 1
+cdef uint32_t NO_WORD = 0xFFFFFFFF  # The start of the entry after the last word.
 cdef uint64_t ALL_IDS = 0xFFFFFFFFFFFFFFFF  # See `Buffers.wanted`.
 
 cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
@@ -108,9 +122,17 @@ cdef struct Stem:
     uint64_t word[3]  # UTF-8, padded with zeros, which no word contains.
     uint64_t id  # With the bit VARIES.
 
+cdef struct Word:
+    Stem key  # As in the cache of stems, without an id, and cut to STEM_WORD_BYTES.
+    uint32_t start  # An offset in bytes of the folded text, like `end`.
+    uint32_t end
+    uint32_t stem_set  # The index of the set in which the word's stem is cached.
+
+
 cdef struct StemSet:
-    # The words that have the same bits of a hash, in two cache lines, the newest word first. A new
-    # word evicts the oldest one.
+    # The words that have the same bits of a hash, in two cache lines. A word that is looked up
+    # moves one place to the front, so frequent words are in the first line. A new word evicts the
+    # last one.
     Stem stems[STEM_WAYS]
 
 
@@ -144,6 +166,9 @@ cdef class Buffers(FoldedText):
         # A term occurs in `occurrences` only if the bit for the lowest 6 bits of its id is set. So
         # nearly all terms that nobody looks for are left out.
         uint64_t wanted
+        Word* words  # The words of the text, in order, and an entry with the start NO_WORD.
+        size_t word_count
+        size_t words_capacity
         Occurrence* occurrences
         size_t occurrence_count
         size_t variant_count  # How many of the occurrences are variants.
@@ -157,10 +182,19 @@ cdef class Buffers(FoldedText):
         self.wanted = ALL_IDS
 
     def __dealloc__(self):
+        PyMem_Free(self.words)
         PyMem_Free(self.occurrences)
         PyMem_Free(self.matches)
         PyMem_Free(self.ids)
         PyMem_Free(self.offsets)
+
+    cdef Word* words_for(self, size_t needed) except NULL:
+        """Returns `words` with capacity for `needed` entries."""
+        cdef size_t capacity = larger(self.words_capacity, needed)
+        if needed > self.words_capacity:
+            self.words = <Word*>resized(self.words, capacity * sizeof(Word))
+            self.words_capacity = capacity
+        return self.words
 
     cdef inline int emit(self, uint64_t term, size_t start, size_t end) except -1:
         if not self.wanted >> (term & 63) & 1:
@@ -352,63 +386,87 @@ cdef class TermExtractor:
 
     def term(self, token not None):
         text, is_word = token
-        if is_word and self.is_stemmed(len(text), text.isascii()):
-            return self.stem(text) or text
+        cdef bytes word = text.encode()
+        if is_word and self.is_stemmed(<const uint8_t*><const char*>word, len(word)):
+            return self.stem(word).decode() or text
         return text
-
-    cdef inline bint is_stemmed(self, Py_ssize_t chars, bint is_ascii) noexcept:
-        return (
-            self.stem is not None
-            and chars <= STEMMED_CHARS
-            and (is_ascii or not self.ascii_only)
-        )
 
     cdef int scan(self, Buffers buffers, int kinds) except -1:
         """Fills `buffers.occurrences` with the terms of the folded text.
 
         `kinds` is WORDS_ONLY (words and CJK terms), WITH_JOINED or ALL_TERMS (also variants).
         """
-        cdef const uint8_t* classes = buffers.classes
-        cdef size_t place = 0, size = buffers.size
+        cdef size_t place = 0, end, word = 0
         buffers.occurrence_count = buffers.variant_count = 0
-        while place < size:
-            if classes[place] == WORD:
-                place = self.scan_run(buffers, place, kinds)
-            elif classes[place] == CJK:
-                place = scan_cjk(buffers, place)
-            else:
-                place += 1
+        self.find_words(buffers)
+        while True:
+            end = buffers.words[word].start if word < buffers.word_count else buffers.size
+            while place < end and not buffers.is_ascii:
+                if buffers.classes[place] == CJK:
+                    place = scan_cjk(buffers, place)
+                else:
+                    place += 1
+            if word == buffers.word_count:
+                return 0
+            word = self.scan_run(buffers, word, kinds)
+            place = buffers.words[word - 1].end
+
+    cdef int find_words(self, Buffers buffers) except -1:
+        """Fills `buffers.words`, and requests the stems of the words from memory.
+
+        Most of the cache of stems is in distant memory, so the stems arrive while other words are
+        found.
+        """
+        cdef size_t start = 0, end, count = 0
+        cdef const uint8_t* classes = buffers.classes
+        cdef Word* word
+        cdef Word* words = buffers.words_for(buffers.size // 2 + 2)
+        while True:
+            start = hrag_word_start(classes, start, buffers.size)
+            if start >= buffers.size:
+                break
+            end = hrag_word_end(classes, start)
+            word = words + count
+            word.start, word.end = <uint32_t>start, <uint32_t>end
+            key_of(buffers.bytes + start, end - start, &word.key)
+            word.stem_set = set_of(&word.key)
+            prefetch(self.stems + word.stem_set)
+            count += 1
+            start = end
+        words[count].start = NO_WORD
+        buffers.word_count = count
         return 0
 
-    cdef size_t scan_run(self, Buffers buffers, size_t start, int kinds) except 0:
+    cdef size_t scan_run(self, Buffers buffers, size_t first, int kinds) except 0:
         """Adds the words of a run, then the whole run if it has more than one word or a suffix.
 
-        Returns the end of the run.
+        `first` is the index of the first word. Returns the index of the first word after the run.
         """
         cdef const uint8_t* classes = buffers.classes
-        cdef const uint8_t* data = buffers.bytes
-        cdef size_t end = hrag_word_end(classes, start), word = start, first_end = end
+        cdef const Word* word = buffers.words + first
+        cdef size_t start = word.start, first_end = word.end, end
         cdef bint varied = kinds == ALL_TERMS and self.variants is not None
         cdef uint64_t term
         while True:
-            term = self.word_term(data + word, end - word)
-            buffers.emit(term & ID_BITS, word, end)
+            term = self.word_term(buffers.bytes, word)
+            buffers.emit(term & ID_BITS, word.start, word.end)
             if varied and term & VARIES:
-                self.add_variants(buffers, term & ID_BITS, word, end)
-            word = end
-            while classes[word] >= JOINER:
-                word += 1
-            if word == end or classes[word] != WORD:
+                self.add_variants(buffers, term & ID_BITS, word.start, word.end)
+            end = word.end
+            while classes[end] >= JOINER:
+                end += 1
+            if end != word[1].start:
                 break
-            end = hrag_word_end(classes, word)
+            word += 1
+        end = word.end
         while classes[end] == SUFFIX:
             end += 1
         if kinds >= WITH_JOINED and end > first_end:
-            term = hashed(data + start, end - start)
+            term = hashed(buffers.bytes + start, end - start)
             buffers.emit(term, start, end)
             if varied:
                 self.add_variants(buffers, term, start, end)
-        return end
+        return word + 1 - buffers.words
 
     cdef int add_variants(self, Buffers buffers, uint64_t term, size_t start, size_t end) except -1:
         """Adds the variants of the word or joined run that has this term."""
@@ -440,30 +498,39 @@ cdef class TermExtractor:
                 found += (id, len(text[:start].encode()), len(text[:end].encode()))
         return tuple(found)
 
-    cdef inline uint64_t word_term(self, const uint8_t* word, size_t size) except? 0:
+    cdef inline uint64_t word_term(self, const uint8_t* data, const Word* word) except? 0:
         """Returns the id of a word's stem, or of the word if it is not stemmed.
 
-        The bit VARIES is set, too, if the word may have variants.
+        The bit VARIES is set, too, if the word may have variants. `data` is the folded text.
         """
-        cdef Stem key
-        cdef Stem* ways
+        cdef Stem* ways = self.stems[word.stem_set].stems
+        cdef Stem found
         cdef int i
+        if word.end - word.start <= STEM_WORD_BYTES:
+            for i in range(STEM_WAYS):
+                if is_same(ways + i, &word.key):
+                    found = ways[i]
+                    if i > 0:
+                        ways[i] = ways[i - 1]
+                        ways[i - 1] = found
+                    return found.id
+        return self.new_word_term(data + word.start, word)
+
+    cdef uint64_t new_word_term(self, const uint8_t* text, const Word* word) except? 0:
+        """Returns the same for a word that is not in the first cache of stems."""
+        cdef size_t size = word.end - word.start
+        cdef Stem* ways = self.stems[word.stem_set].stems
+        cdef Stem added = word.key
+        cdef int i = STEM_WAYS - 1
         if self.stem is None:
-            return hashed(word, size) | varying(word, size)
+            return hashed(text, size) | varying(text, size)
         if size > STEM_WORD_BYTES:
-            return self.long_word_term(word, size) | varying(word, size)
-        key.word[0] = hrag_padded(word, size)
-        key.word[1] = hrag_padded(word + 8, size - 8) if size > 8 else 0
-        key.word[2] = hrag_padded(word + 16, size - 16) if size > 16 else 0
-        ways = self.stems[set_of(&key)].stems
-        for i in range(STEM_WAYS):
-            if is_same(ways + i, &key):
-                return ways[i].id
-        key.id = self.stemmed(word, size) | varying(word, size)
-        for i in range(STEM_WAYS - 1, 0, -1):
-            ways[i] = ways[i - 1]
-        ways[0] = key
-        return key.id
+            return self.long_word_term(text, size) | varying(text, size)
+        added.id = self.stemmed(text, size) | varying(text, size)
+        while i > 0 and ways[i - 1].word[0] == 0:  # The place is free.
+            i -= 1
+        ways[i] = added
+        return added.id
 
     cdef uint64_t long_word_term(self, const uint8_t* word, size_t size) except? 0:
         # A character has at most 4 bytes, so a word of more bytes is too long to be stemmed.
@@ -479,13 +546,20 @@ cdef class TermExtractor:
         return term
 
     cdef uint64_t stemmed(self, const uint8_t* word, size_t size) except? 0:
-        cdef str text = PyUnicode_DecodeUTF8(<const char*>word, size, NULL)
         cdef bytes stem
-        if self.is_stemmed(len(text), text.isascii()):
-            stem = self.stem(text).encode()
+        if self.is_stemmed(word, size):
+            stem = self.stem(word[:size])
             if stem:
                 return hashed(<const uint8_t*><const char*>stem, len(stem))
         return hashed(word, size)
+
+    cdef inline bint is_stemmed(self, const uint8_t* word, size_t size) noexcept:
+        cdef size_t i, chars = 0
+        if self.stem is None:
+            return False
+        for i in range(size):
+            chars += word[i] & 0xC0 != 0x80  # Other bytes continue a character.
+        return chars <= STEMMED_CHARS and (chars == size or not self.ascii_only)
 
 
 cdef uint64_t varying(const uint8_t* word, size_t size) noexcept nogil:
@@ -498,11 +572,17 @@ cdef uint64_t varying(const uint8_t* word, size_t size) noexcept nogil:
     return VARIES if 0 < digits < size else 0
 
 
-cdef inline uint64_t set_of(const Stem* key) noexcept nogil:
+cdef inline void key_of(const uint8_t* word, size_t size, Stem* key) noexcept nogil:
+    key.word[0] = hrag_padded(word, size)
+    key.word[1] = hrag_padded(word + 8, size - 8) if size > 8 else 0
+    key.word[2] = hrag_padded(word + 16, size - 16) if size > 16 else 0
+
+
+cdef inline uint32_t set_of(const Stem* key) noexcept nogil:
     cdef uint64_t mix = key.word[0] * <uint64_t>0x9E3779B97F4A7C15
     mix = (mix ^ (mix >> 32) ^ key.word[1]) * <uint64_t>0xD6E8FEB86659FD93
     mix = (mix ^ (mix >> 32) ^ key.word[2]) * <uint64_t>0xD6E8FEB86659FD93
-    return mix >> (64 - STEM_SET_BITS)
+    return <uint32_t>(mix >> (64 - STEM_SET_BITS))
 
 
 cdef inline bint is_same(const Stem* a, const Stem* b) noexcept nogil:

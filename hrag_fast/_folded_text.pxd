@@ -43,6 +43,7 @@ cdef class FoldedText:
         uint8_t* bytes  # The folded text, and after it PADDING bytes of class OTHER.
         uint8_t* classes
         bint keeps_places
+        bint is_ascii  # True if the text was folded as ASCII, so it has no character of class CJK.
         # For each byte, the start and the end of its cluster in the original text. NULL after an
         # ASCII text, whose characters keep their places.
         uint32_t* places

@@ -214,6 +214,7 @@ cdef int fold_ascii(
     folded_text.size = 0
     folded_text.reserve(size)
     folded_text.places = NULL
+    folded_text.is_ascii = True
     folded, classes = folded_text.bytes, folded_text.classes
     for i in range(size):
         folded[i] = text[i] | 0x20 if b"A" <= text[i] <= b"Z" else text[i]
@@ -232,6 +233,7 @@ cdef int fold_units(
     folded_text.size = 0
     folded_text.reserve(4 * size)
     folded_text.places = folded_text.places_memory
+    folded_text.is_ascii = False
     while start < size:
         first = character_of(tables, units[start])
         end = start + 1

@@ -21,8 +21,8 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
       frequencies are from 1 to 255.
     * `rows`: at most 2**29; a row may have no terms.
 
-    The function needs about 40 bytes of memory per entry. It is meant for blocks of a few thousand
-    rows, which `write_postings` merges.
+    The function needs about 20 bytes of memory per entry, because it sorts a 32nd of the terms at
+    a time. It is meant for blocks of a few thousand rows, which `write_postings` merges.
 
     Raises ValueError if the arrays do not have this form, and MemoryError.
     """

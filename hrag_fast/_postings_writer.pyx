@@ -50,7 +50,12 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     ENTRY_BITS = 8  # An entry of the forward form is `term_id << 8 | frequency`.
-    FIRST_SLOT_BITS = 12
+    ID_BITS = 56
+    # Ids are hashes. The first bits of an id are the number of its slice, the next bits the number
+    # of its cell. If a few thousand leaves are inverted, nearly all cells have one term, and the
+    # entries of a slice fit into a fast cache.
+    SLICE_BITS = 5
+    CELL_BITS = 14
     SINK_BYTES = 1 << 18
     # One posting takes at most this many units: the header of a block in which it is alone, and two
     # units of its own.
@@ -61,69 +66,18 @@ cdef enum:  # The parts of a file, in order.
 
 cdef uint32_t DROPPED = 0xFFFFFFFF
 
-cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
-
-ctypedef pair[uint64_t, uint32_t] Term  # A term's id and its index in order of first occurrence.
+ctypedef pair[uint64_t, uint64_t] Entry  # A term's id, and a posting: `row << 8 | frequency`.
 # The complement of the id of a source's next term, and the complement of the source's index.
 ctypedef pair[uint64_t, size_t] Head
 
 
 cdef cppclass Lists:
-    """Postings by term. Each term has an index, in order of first occurrence.
+    """The lists of terms, in order of their ids, as they are in a file."""
 
-    A hash table maps a term's id to its index. It uses open addressing with linear probing, and
-    Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
-    """
-
-    vector[uint32_t] slots  # A slot has a term's index + 1; 0 is a free slot.
-    int slot_bits
-    vector[Term] order
-    vector[uint32_t] counts  # The count of postings of each term, by the term's index.
-    vector[size_t] firsts  # Where the postings of each term begin, by the term's index.
-    vector[uint32_t] occurrences  # The index of each posting's term, in order of rows.
-    vector[uint64_t] postings  # `row << 8 | frequency` of each posting, in order of term indexes.
-
-    int count(uint64_t id) except -1 nogil:
-        cdef size_t slot
-        if 2 * this.order.size() >= this.slots.size():
-            this.grow()
-        slot = this.slot_of(id)
-        if this.slots[slot] == 0:
-            this.order.push_back(Term(id, <uint32_t>this.order.size()))
-            this.counts.push_back(0)
-            this.slots[slot] = <uint32_t>this.order.size()
-        this.occurrences.push_back(this.slots[slot] - 1)
-        this.counts[this.slots[slot] - 1] += 1
-        return 0
-
-    size_t slot_of(uint64_t id) noexcept nogil:
-        """Returns the slot of a term; if the table does not have the term, the free slot for it."""
-        cdef size_t slot = (id * GOLDEN) >> (64 - this.slot_bits)
-        while this.slots[slot] and this.order[this.slots[slot] - 1].first != id:
-            slot = (slot + 1) & (this.slots.size() - 1)
-        return slot
-
-    int grow() except -1 nogil:
-        cdef size_t i
-        this.slot_bits = FIRST_SLOT_BITS if this.slots.empty() else this.slot_bits + 1
-        this.slots.clear()
-        this.slots.resize(<size_t>1 << this.slot_bits)
-        for i in range(this.order.size()):
-            this.slots[this.slot_of(this.order[i].first)] = <uint32_t>(i + 1)
-        return 0
-
-    int sort_terms() except -1 nogil:
-        """Sorts terms by id, and computes where their postings begin.
-
-        Call it after all postings were counted by `count`.
-        """
-        cdef size_t i, first = 0
-        sort(this.order.begin(), this.order.end())
-        this.firsts.resize(this.order.size())
-        for i in range(this.order.size()):
-            this.firsts[this.order[i].second] = first
-            first += this.counts[this.order[i].second]
-        return 0
+    vector[uint64_t] ids
+    vector[uint64_t] offsets
+    vector[uint32_t] frequencies
+    vector[uint16_t] units
 
 
 cdef struct Source:
@@ -216,27 +170,21 @@ def postings_of(
     if <size_t>starts.shape[0] != rows + 1:
         raise ValueError(f"starts has {starts.shape[0]} entries; it must have {rows + 1}")
     cdef Lists lists
-    cdef vector[uint64_t] offsets
-    cdef vector[uint16_t] units
     cdef size_t row
     with nogil:
-        row = read_forward(starts, entries, lists)
+        row = first_damaged(starts, entries)
     if row < rows:
         raise ValueError(
             f"row {row} is damaged: starts must lead to a range of entries, which must ascend by "
             "term and have frequencies above 0"
         )
     with nogil:
-        lists.sort_terms()
-        fill(starts, entries, lists)
-        encode(lists, offsets, units)
-    return packed(rows, lists, offsets, units)
+        invert(starts, entries, lists)
+    return packed(rows, lists)
 
 
-cdef size_t read_forward(
-    const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
-) except -1 nogil:
-    """Counts each term's postings. Returns the first damaged row, or else the count of rows."""
+cdef size_t first_damaged(const int64_t[::1] starts, const uint64_t[::1] entries) noexcept nogil:
+    """Returns the first damaged row, or else the count of rows."""
     cdef size_t row, rows = starts.shape[0] - 1
     cdef int64_t i
     for row in range(rows):
@@ -247,63 +195,104 @@ cdef size_t read_forward(
                 return row
             if i > starts[row] and entries[i - 1] >> ENTRY_BITS >= entries[i] >> ENTRY_BITS:
                 return row
-            lists.count(entries[i] >> ENTRY_BITS)
     return rows
 
 
-cdef int fill(
+cdef int invert(
     const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
 ) except -1 nogil:
-    """Writes the postings to their lists, in the order in which they were counted."""
-    cdef size_t row, at, counted = 0
+    """Appends the list of each term, slice by slice. The entries of a row ascend by slice."""
+    cdef vector[int64_t] next
+    cdef vector[Entry] slice, ordered
+    cdef size_t row, number, n
     cdef int64_t i
-    cdef vector[size_t] next
-    next.assign(lists.firsts.begin(), lists.firsts.end())
-    lists.postings.resize(lists.occurrences.size())
-    for row in range(<size_t>starts.shape[0] - 1):
-        for i in range(starts[row], starts[row + 1]):
-            at = lists.occurrences[counted]
-            lists.postings[next[at]] = row << ENTRY_BITS | (entries[i] & MAX_FREQUENCY)
-            next[at] += 1
-            counted += 1
+    next.assign(&starts[0], &starts[0] + starts.shape[0] - 1)
+    for number in range(1 << SLICE_BITS):
+        n = 0
+        for row in range(next.size()):
+            i = next[row]
+            if slice.size() < n + (starts[row + 1] - i):
+                slice.resize(2 * (n + (starts[row + 1] - i)))
+            while i < starts[row + 1] and entries[i] >> (64 - SLICE_BITS) == number:
+                slice[n].first = entries[i] >> ENTRY_BITS
+                slice[n].second = row << ENTRY_BITS | (entries[i] & MAX_FREQUENCY)
+                n += 1
+                i += 1
+            next[row] = i
+        sort_slice(slice.data(), n, ordered)
+        append_lists(ordered, lists)
+    lists.offsets.push_back(lists.units.size())
     return 0
 
 
-cdef int encode(
-    const Lists& lists, vector[uint64_t]& offsets, vector[uint16_t]& units
-) except -1 nogil:
-    cdef size_t i, term
-    for i in range(lists.order.size()):
-        term = lists.order[i].second
-        offsets.push_back(units.size())
-        append_list(units, lists.postings.data() + lists.firsts[term], lists.counts[term])
-    offsets.push_back(units.size())
+cdef int sort_slice(const Entry* entries, size_t n, vector[Entry]& out) except -1 nogil:
+    """Writes the entries, whose rows ascend, to `out`, sorted by term and row.
+
+    Distributes the entries to cells (a radix sort). A cell in which terms are mixed is then sorted
+    by comparisons.
+    """
+    cdef vector[size_t] places
+    cdef size_t i, cell, count, start = 0
+    places.resize(1 << CELL_BITS)
+    for i in range(n):
+        places[cell_of(entries[i].first)] += 1
+    for cell in range(1 << CELL_BITS):
+        count = places[cell]
+        places[cell] = start
+        start += count
+    out.resize(n)
+    for i in range(n):
+        cell = cell_of(entries[i].first)
+        out[places[cell]] = entries[i]
+        places[cell] += 1
+    i = 1
+    while i < n:  # A place is now the end of its cell.
+        if out[i - 1].first <= out[i].first:
+            i += 1
+            continue
+        cell = cell_of(out[i].first)
+        sort(out.begin() + (places[cell - 1] if cell else 0), out.begin() + places[cell])
+        i = places[cell]
     return 0
 
 
-cdef bytes packed(
-    size_t rows, const Lists& lists, const vector[uint64_t]& offsets, const vector[uint16_t]& units
-):
-    cdef size_t terms = lists.order.size(), i
-    cdef Header header = header_of(rows, terms, units.size())
-    cdef vector[uint64_t] ids
-    cdef vector[uint32_t] frequencies
-    for i in range(terms):
-        ids.push_back(lists.order[i].first)
-        frequencies.push_back(lists.counts[lists.order[i].second])
+cdef inline size_t cell_of(uint64_t id) noexcept nogil:
+    return (id >> (ID_BITS - SLICE_BITS - CELL_BITS)) & ((1 << CELL_BITS) - 1)
+
+
+cdef int append_lists(const vector[Entry]& entries, Lists& lists) except -1 nogil:
+    """Appends the lists of all terms in `entries`, which are sorted by term and row."""
+    cdef vector[uint64_t] postings
+    cdef size_t i = 0, n = entries.size()
+    cdef uint64_t id
+    while i < n:
+        id = entries[i].first
+        postings.clear()
+        while i < n and entries[i].first == id:
+            postings.push_back(entries[i].second)
+            i += 1
+        lists.ids.push_back(id)
+        lists.offsets.push_back(lists.units.size())
+        lists.frequencies.push_back(<uint32_t>postings.size())
+        append_list(lists.units, postings.data(), postings.size())
+    return 0
+
+
+cdef bytes packed(size_t rows, const Lists& lists):
+    cdef Header header = header_of(rows, lists.ids.size(), lists.units.size())
     cdef size_t size = (
         sizeof(Header)
-        + (ids.size() + offsets.size()) * sizeof(uint64_t)
-        + frequencies.size() * sizeof(uint32_t)
-        + units.size() * sizeof(uint16_t)
+        + (lists.ids.size() + lists.offsets.size()) * sizeof(uint64_t)
+        + lists.frequencies.size() * sizeof(uint32_t)
+        + lists.units.size() * sizeof(uint16_t)
     )
     cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
     cdef char* out = PyBytes_AS_STRING(result)
     out = copied(out, &header, sizeof(Header))
-    out = copied(out, ids.data(), ids.size() * sizeof(uint64_t))
-    out = copied(out, offsets.data(), offsets.size() * sizeof(uint64_t))
-    out = copied(out, frequencies.data(), frequencies.size() * sizeof(uint32_t))
-    copied(out, units.data(), units.size() * sizeof(uint16_t))
+    out = copied(out, lists.ids.data(), lists.ids.size() * sizeof(uint64_t))
+    out = copied(out, lists.offsets.data(), lists.offsets.size() * sizeof(uint64_t))
+    out = copied(out, lists.frequencies.data(), lists.frequencies.size() * sizeof(uint32_t))
+    copied(out, lists.units.data(), lists.units.size() * sizeof(uint16_t))
     return result
 
 

@@ -66,6 +66,7 @@ from tests import twins
 from tests.support.documents.e5_files import blocks, floats
 from tests.support.documents.fakes import sentences, unit_vectors
 from tests.support.documents.lexical import forward
+from tests.twins.analysis import in_utf8
 
 _Array = NDArray[Any]
 _PATHS = (*supported_paths(), "float32")
@@ -346,9 +347,9 @@ def _join(data: bytes, draw: random.Random) -> None:
 
 _EXTRACTORS = (
     TermExtractor(None),
-    TermExtractor(lambda word: word[:3]),
-    TermExtractor(lambda _: ""),
-    TermExtractor(lambda word: word[:3], folding=Folding.UNIFIED, variants=variants),
+    TermExtractor(in_utf8(lambda word: word[:3])),
+    TermExtractor(lambda _: b""),
+    TermExtractor(in_utf8(lambda word: word[:3]), folding=Folding.UNIFIED, variants=variants),
     TermExtractor(None, folding=Folding.TURKISH, variants=variants),
 )
 

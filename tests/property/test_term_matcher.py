@@ -12,6 +12,7 @@ from hrag.values.tree import CHUNK, NONE, ChunkRecord, Tree
 from hrag_fast import CitedDocument, Groups, PassageDocument, PassageEncoder, TermMatcher, term_id
 from tests import twins
 from tests.property.texts import ARGUMENTS, TEXTS, examples
+from tests.twins.analysis import in_utf8
 
 PAIRS = [
     (hrag_fast.TermExtractor(stem, **options), twins.TermExtractor(stem, **options))
@@ -96,6 +97,7 @@ def test_one_matcher_finds_the_terms_of_texts_of_every_kind_in_turn():
 def test_a_stemmer_that_searches_itself_gets_other_memory():
     """A stemmer in Python may also let another thread use the same matcher."""
 
+    @in_utf8
     def stem(word):
         if word == "cats":
             assert marked_in("one cat") == [(4, 7)]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from hrag.text.analysis.variants import variants
 from hrag_fast import Folding
+from tests.twins.analysis import in_utf8
 
 INVISIBLE = "\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00\ufe0f\U000e0100\U000e01ef"
 ALPHABETS = (
@@ -42,6 +43,7 @@ EXAMPLES = (
 )
 
 
+@in_utf8
 def halved(word):
     """Returns the stem of a word, by a simple rule that sometimes returns an empty stem."""
     return word[: len(word) // 2] if word[0] in "abcexж" else word.rstrip("s")

@@ -83,12 +83,17 @@ def term_id(term: str) -> int:
     return (value ^ value >> 33) >> 8
 
 
+def in_utf8(stem: Callable[[str], str]) -> Callable[[bytes], bytes]:
+    """Returns a stemmer for words in UTF-8 that returns what `stem` returns for their text."""
+    return lambda word: stem(word.decode()).encode()
+
+
 class TermExtractor:
     """The twin of `hrag_fast.TermExtractor`, which `_analysis.pyi` documents."""
 
     def __init__(
         self,
-        stem: Callable[[str], str] | None,
+        stem: Callable[[bytes], bytes] | None,
         *,
         ascii_only: bool = False,
         folding: Folding = Folding.UNICODE,
@@ -150,7 +155,7 @@ class TermExtractor:
         stemmed = is_word and len(text) <= MAX_STEMMED_CHARS
         if self._stem is None or not stemmed or (self._ascii_only and not text.isascii()):
             return text
-        return self._stem(text) or text
+        return self._stem(text.encode()).decode() or text
 
     def _id(self, folded: str, span: _Span) -> int:
         return term_id(self.term(Token(folded[span.start : span.end], span.kind == "word")))

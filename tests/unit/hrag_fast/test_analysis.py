@@ -12,9 +12,10 @@ import hrag_fast
 from hrag_fast import MAX_CLUSTER, TermExtractor, term_id
 from hrag_fast._characters import CJK, SPACE, WORD, character_class, may_combine
 from tests import twins
-from tests.twins.analysis import clusters
+from tests.twins.analysis import clusters, in_utf8
 
 
+@in_utf8
 def first_three_letters(word):
     return word[:3]
 
@@ -51,7 +52,7 @@ def test_stems_are_right_for_more_words_than_the_cache_can_store():
     """The stemmer is called again for a word that was evicted, and not for a cached word."""
     stemmed = []
     kernel = TermExtractor(lambda word: stemmed.append(word) or word[:-1])
-    words = [f"{i:05}x" for i in range(40_000)] + [f"{i:030}x" for i in range(10_000)]
+    words = [f"{i:05}x" for i in range(80_000)] + [f"{i:030}x" for i in range(10_000)]
     for _ in range(2):
         assert kernel.terms(" ".join(words)).tolist() == ids_of([word[:-1] for word in words])
     assert len(stemmed) > len(words)
@@ -62,7 +63,7 @@ def test_stems_are_right_for_more_words_than_the_cache_can_store():
 
 def test_a_word_with_an_empty_stem_is_its_own_term():
     for kernels in (hrag_fast, twins):
-        extractor = kernels.TermExtractor(lambda word: "")
+        extractor = kernels.TermExtractor(lambda word: b"")
         assert extractor.terms("word").tolist() == [term_id("word")]
         assert extractor.term(extractor.tokens("word")[0]) == "word"
 
@@ -89,6 +90,7 @@ def test_a_leaf_that_repeats_few_terms_has_sorted_entries(extractor):
 def test_several_threads_may_use_one_extractor():
     """The stemmer releases the GIL, so other threads run while a call is not finished."""
 
+    @in_utf8
     def slow(word):
         time.sleep(0)
         return word[:3]

@@ -49,6 +49,19 @@ def test_a_score_is_the_weighted_sum_of_saturated_frequencies(kernels):
     assert again.tolist() == [scores[0], scores[2]]
 
 
+def test_lists_are_in_order_of_terms_whose_ids_begin_alike():
+    """Most ids are hashes. Some differ only in their last bits, and occur in many rows in turn."""
+    random = np.random.default_rng(5)
+    hashes = random.integers(0, 1 << 56, 500).tolist()
+    crowded = [hashes[0] ^ bit for bit in range(5)]
+    rows = {
+        row: dict.fromkeys((*random.choice(hashes, 20).tolist(), crowded[row % 5]), 1 + row % 9)
+        for row in range(300)
+    }
+    arguments = forward(rows, 301)
+    assert hrag_fast.postings_of(*arguments) == twins.postings_of(*arguments)
+
+
 def test_rows_with_equal_scores_are_in_ascending_order(kernels):
     """The rows are in several windows, which are searched one after another."""
     rows = {row: {5: 1} for row in (3, 700, WINDOW_ROWS - 1, WINDOW_ROWS, 3 * WINDOW_ROWS)}
