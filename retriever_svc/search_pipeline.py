@@ -18,7 +18,7 @@ from hrag.values.errors import HragError, ReplyTooLarge, outcome_of
 from hrag.values.limits import MAX_BATCH_REFUSALS, check_batch
 from hrag.values.reply_limit import SEARCH_ADVICE, SETTING, UNLIMITED, ReplyLimit
 from hrag.values.search import SearchQuery, SearchResult
-from hrag.wire.retriever import encoded_bytes
+from hrag.wire.encoded_results import encoded_bytes
 from retriever_svc.freshness import require_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.query_options import check_query

@@ -181,21 +181,23 @@ class SearchRun:
         tracing.add(self._stages)
         return created(
             SearchResult,
-            passages=engine_result.passages,
-            mode=self.mode,
-            matched_at_level=self._matched_level,
-            returned_at_level=self._returned_level,
-            candidates_considered=engine_result.considered,
-            exhausted=engine_result.exhausted,
-            sequence=self._sequence,
-            timings=timings(seconds, self._parts.clock() - embedding[1]),
-            plan=SearchPlan.SCAN if engine_result.exact else SearchPlan.INDEX,
-            eligible_leaves=engine_result.eligible_leaves,
-            sections=engine_result.sections,
-            retrieval=self._searched,
-            fallback=self._fallback,
-            reranked=self._is_reranked,
-            rerank_failure=self._rerank_failure,
+            {
+                "passages": engine_result.passages,
+                "mode": self.mode,
+                "matched_at_level": self._matched_level,
+                "returned_at_level": self._returned_level,
+                "candidates_considered": engine_result.considered,
+                "exhausted": engine_result.exhausted,
+                "sequence": self._sequence,
+                "timings": timings(seconds, self._parts.clock() - embedding[1]),
+                "plan": SearchPlan.SCAN if engine_result.exact else SearchPlan.INDEX,
+                "eligible_leaves": engine_result.eligible_leaves,
+                "sections": engine_result.sections,
+                "retrieval": self._searched,
+                "fallback": self._fallback,
+                "reranked": self._is_reranked,
+                "rerank_failure": self._rerank_failure,
+            },
         )
 
     def _find(self, form: PassageForm[P]) -> FindResult[P]:
