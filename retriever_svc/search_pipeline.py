@@ -24,6 +24,7 @@ from retriever_svc.known_collections import KnownCollections
 from retriever_svc.query_options import check_query
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_models import SearchModel, SearchModels
+from retriever_svc.search_requests import CheckedQuery
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import check_filters, check_texts
 
@@ -150,7 +151,8 @@ class Search:
 
         Raises Suspended if the query has a `min_sequence` that is not visible yet.
         """
-        check_query(query)
+        if not isinstance(query, CheckedQuery):
+            check_query(query)
         parts = self._parts
         parts.rerank.check(query)
         run = SearchRun(parts, query, deadline)
