@@ -7,7 +7,7 @@ bytes: the tenant is an option too, and whether a caller may search for it is ch
 Requests with a text are not remembered, because texts seldom repeat.
 """
 
-from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
@@ -23,6 +23,9 @@ from retriever_svc.query_options import check_query
 MAX_OPTIONS = 512
 MAX_OPTION_BYTES = 1024
 
+# The options that a request does not set are remembered too, with their defaults: Python reads an
+# attribute of an instance faster than one of its class.
+_NAMES = tuple(field.name for field in fields(SearchQuery))
 _FIELDS = pb.SearchRequest.DESCRIPTOR.fields_by_name
 _VECTOR = _FIELDS["vector"].number
 _TEXT = _FIELDS["text"].number
@@ -36,7 +39,7 @@ class SearchRequests:
     """Parses requests. Safe to call from several threads."""
 
     def __init__(self) -> None:
-        self._options: dict[bytes, Mapping[str, Any]] = {}
+        self._options: dict[bytes, dict[str, Any]] = {}
 
     def __len__(self) -> int:
         """Returns the count of remembered options."""
@@ -61,13 +64,13 @@ class SearchRequests:
                 check_query(query)
             except HragError:
                 return message
-            options = vars(query)
+            options = {name: getattr(query, name) for name in _NAMES}
             if len(key) <= MAX_OPTION_BYTES:
                 self._remember(key, options)
         return created(CheckedQuery, {**options, "query": vector})
 
-    def _remember(self, key: bytes, options: Mapping[str, Any]) -> None:
+    def _remember(self, key: bytes, options: dict[str, Any]) -> None:
         """Adds an entry to the cache. If the cache is full, all earlier entries are dropped."""
         if len(self._options) >= MAX_OPTIONS:
             self._options = {}
-        self._options[key] = {name: value for name, value in options.items() if name != "query"}
+        self._options[key] = options | {"query": None}

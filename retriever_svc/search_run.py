@@ -68,6 +68,7 @@ P = TypeVar("P")  # The type of the returned passages: Passage, or bytes if they
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
+_NO_TEXT = query_syntax.ParsedQuery("")
 # These errors may mean that the cached entry of the collection (`KnownCollections`) is out of date.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 
@@ -114,7 +115,7 @@ class SearchRun:
         Raises InvalidArgument if the text marks too many words and phrases as required.
         """
         text = query.text
-        self._parsed = query_syntax.parse(text)
+        self._parsed = query_syntax.parse(text) if text else _NO_TEXT
         self.query = query
         self.mode = query.mode_or_default
         self.text = self._parsed.text
