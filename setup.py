@@ -75,6 +75,7 @@ NAMES = (
     "_graph_file",
     "_join_candidates",
     "_json_scan",
+    "_message_fields",
     "_passages",
     "_posting_lists",
     "_postings_writer",

@@ -12,6 +12,7 @@
 * `join_candidates` joins the leaves that two sources found.
 * `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
+* `encode_fields` encodes small messages. `split_vector` takes a vector out of an encoded message.
 * `JsonSchema` writes encoded messages as JSON. `json_size` counts the values of a JSON document
   before it is parsed.
 * `boundary_ranks` ranks offsets of a text by how well the text can be cut there. The ranks are the
@@ -61,6 +62,7 @@ try:
     from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._join_candidates import JoinedCandidates, join_candidates
     from hrag_fast._json_scan import json_size
+    from hrag_fast._message_fields import encode_fields, split_vector
     from hrag_fast._passages import PassageDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
@@ -123,6 +125,7 @@ __all__ = [
     "Variant",
     "boundary_ranks",
     "climb",
+    "encode_fields",
     "fold",
     "forward_matches",
     "inside_word",
@@ -133,6 +136,7 @@ __all__ = [
     "postings_of",
     "rows_of_documents",
     "sentence_ends",
+    "split_vector",
     "supported_paths",
     "term_id",
     "unit_vector",

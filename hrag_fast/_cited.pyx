@@ -10,6 +10,7 @@ the right answer.
 
 from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 from libcpp.algorithm cimport sort, upper_bound
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
@@ -48,6 +49,10 @@ cdef size_t MOST_CHARS = 0xFFFFFFFF  # Offsets in code points have 32 bits.
 cdef size_t MOST_TRIED = MAX_SECTIONS_TRIED
 cdef size_t SHORT_REACH = REACH
 cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
+
+cdef enum:
+    WORD_BYTES = 8  # The bytes whose characters are counted at once.
+cdef uint64_t LOWEST_BITS = 0x0101010101010101
 
 
 cdef struct Weighed:
@@ -127,6 +132,17 @@ cdef TextRange sentence_of(
     return excerpt.span(leaf[0], best)
 
 
+cdef inline size_t starts_in_word(const uint8_t* text) noexcept:
+    """Returns in how many of the next WORD_BYTES bytes a character begins.
+
+    These are the bytes that are not of the form 10xxxxxx.
+    """
+    cdef uint64_t word
+    memcpy(&word, text, WORD_BYTES)
+    word = (~word >> 7 | word >> 6) & LOWEST_BITS
+    return <size_t>(word * LOWEST_BITS >> 56)  # The product adds up the bytes.
+
+
 cdef class Excerpt:
     """A leaf with some of the text before and after it, cut into sentences.
 
@@ -195,6 +211,9 @@ cdef class Excerpt:
         """Sets `byte_start`. Returns how many code points lie between it and `byte`."""
         cdef const uint8_t* data = &self.data[0]
         cdef size_t chars = 0
+        while byte >= WORD_BYTES and chars + WORD_BYTES <= reach:
+            byte -= WORD_BYTES
+            chars += starts_in_word(&data[byte])
         while byte and chars < reach:
             byte -= 1
             chars += data[byte] & 0xC0 != 0x80
@@ -205,6 +224,9 @@ cdef class Excerpt:
         """Sets `byte_end`. Returns how many code points lie between `byte` and `byte_end`."""
         cdef const uint8_t* data = &self.data[0]
         cdef size_t chars = 0, size = self.data.shape[0]
+        while byte + WORD_BYTES <= size and chars + WORD_BYTES <= reach:
+            chars += starts_in_word(&data[byte])
+            byte += WORD_BYTES
         while byte < size and (chars < reach or data[byte] & 0xC0 == 0x80):
             chars += data[byte] & 0xC0 != 0x80
             byte += 1

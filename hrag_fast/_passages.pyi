@@ -120,8 +120,9 @@ class PassageEncoder:
         The key of a group is the ordinal of a document and the index of a chunk at `level`, in the
         form of a label. Exception: if `merged` has the key, the first element of its value is the
         level and the index of the chunk. `open_document` returns the document with an ordinal; it
-        is called once for each document. `check` is called before each passage with the name of
-        this stage, and raises if the search shall stop.
+        is called once for each document. `check` is called with the name of this stage, before the
+        first passage and then before a passage if the last call was a millisecond ago. It raises if
+        the search shall stop.
 
         Without `keep_overlap`, text that a better passage of the same document has is left out of
         a passage, as in `hrag.passages.budget.choose_drafts_within_limits`.

@@ -16,10 +16,11 @@ from hrag_fast._sentences import MAX_SENTENCE_CHARS
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
-from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport SIZE_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr
 from libcpp.vector cimport vector
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from hrag_fast._analysis cimport Match
 from hrag_fast._chunk_tree cimport Level, Record, chunk_of, level_of, token_end
@@ -70,6 +71,9 @@ cdef size_t REACH_BYTES = 4 * MAX_SENTENCE_CHARS
 
 cdef enum:
     LEAF_INDEX_BITS = 20
+    # A call of Python that checks a deadline takes as long as encoding a passage. So it is made
+    # once in this time: most searches make one.
+    CHECK_NS = 1_000_000
     # Upper bounds of encoded lengths.
     CHILD_BYTES = 5 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
@@ -221,14 +225,16 @@ cdef class PassageEncoder:
         cdef size_t count = min(limit, <size_t>self.keys.shape[0]), group
         cdef Placed* placed = <Placed*>malloc((count + 1) * sizeof(Placed))
         cdef Placed* at
+        cdef int64_t check_ns = 0
         cdef bytes passage
         if placed == NULL:
             raise MemoryError
         encoded, referenced = [], []
         try:
             for group in range(count):
-                if check is not None:
+                if check is not None and now_ns() >= check_ns:
                     check("reading passages")
+                    check_ns = now_ns() + CHECK_NS
                 self.check_group(group)
                 at = &placed[group]
                 self.place(placed, group, level, merged, open_document, referenced)
@@ -561,6 +567,13 @@ cdef class PassageEncoder:
         part.char_start = max(part.char_start, inside.char_start)
         part.char_end = min(part.char_end, inside.char_end)
         return True
+
+
+cdef inline int64_t now_ns() noexcept:
+    """Returns monotonic nanoseconds."""
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 cdef inline int check_size(size_t size, size_t max_bytes) except -1:

@@ -66,6 +66,7 @@ from retriever_svc.rerank_stage import RerankSetup
 from retriever_svc.scraped_metrics import readings
 from retriever_svc.search_models import SearchModel
 from retriever_svc.search_pipeline import Search
+from retriever_svc.search_requests import SearchRequests
 from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
@@ -176,6 +177,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             SERVICE,
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
             share_port=as_worker,
+            deserializers={f"/{SERVICE}/Search": SearchRequests()},
         )
         reports = as_worker or settings.stop_on_eof
         on_serving = partial(report_serving, port) if reports else None

@@ -6,6 +6,8 @@ options that are not set.
 """
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from hrag.engine import FindRequest, Fusion, Vector
@@ -41,6 +43,7 @@ from hrag.values.search import (
 T = TypeVar("T")
 
 _NO_FUSION = Fusion()  # Only HYBRID fuses scores.
+_NO_SCORES: Mapping[int, float] = MappingProxyType({})  # Only a reranker scores chunks.
 
 # The modes whose passages are on the embedded level: the level whose chunks have vectors.
 _LEAF_MODES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
@@ -256,33 +259,37 @@ def find_request(
     is_context = mode is SearchMode.CONTEXT
     budget = _token_budget(query, mode, reply)
     default_limit = budget if is_context else DEFAULT_LIMIT
+    # Arguments by position, in the order of the fields: each search creates a request, and a class
+    # that is called with keywords takes twice as long.
     return FindRequest(
-        vector=None if retrieval is Retrieval.LEXICAL else vector,
-        mode=mode,
-        level=level,
+        None if retrieval is Retrieval.LEXICAL else vector,
+        mode,
+        level,
         # In CONTEXT without a limit, only the token budget limits the passages. Each passage has at
         # least one token, so the search never reaches a limit that equals the token budget.
-        limit=_or_default(query.limit, default_limit),
-        candidates=query.candidates,
-        text=parsed.text,
-        required=parsed.required,
-        preferred=parsed.preferred,
-        retrieval=retrieval,
-        fusion=_fusion(query, lowest_cosine) if retrieval is Retrieval.HYBRID else _NO_FUSION,
-        neighbour_bonus=_neighbour_bonus(query, mode, retrieval),
-        max_per_document=query.max_per_document,
-        aggregation=query.aggregation,
-        min_score=query.min_score,
-        token_budget=budget,
-        cut_last=query.cut_last or is_context,
-        merge_adjacent=query.merge_adjacent or is_context,
-        keep_overlap=query.keep_overlap,
-        merge_ratio=_or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
-        filter=query.filter,
-        window_sentences=_or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES),
-        top_sections=query.top_sections or 0,
-        summary_scope=query.summary_scope or SummaryScope.SECTIONS,
-        reply=reply,
+        _or_default(query.limit, default_limit),
+        query.candidates,
+        parsed.text,
+        parsed.required,
+        parsed.preferred,
+        retrieval,
+        _fusion(query, lowest_cosine) if retrieval is Retrieval.HYBRID else _NO_FUSION,
+        _neighbour_bonus(query, mode, retrieval),
+        query.max_per_document,
+        query.aggregation,
+        query.min_score,
+        budget,
+        query.cut_last or is_context,
+        query.merge_adjacent or is_context,
+        query.keep_overlap,
+        _or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
+        query.filter,
+        _or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES),
+        query.top_sections or 0,
+        query.summary_scope or SummaryScope.SECTIONS,
+        _NO_SCORES,
+        0,
+        reply,
     )
 
 

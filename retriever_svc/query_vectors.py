@@ -64,7 +64,7 @@ class QueryVectors:
             self._embed_texts(to_embed, deadline, embedding_s)
         for run in runs:
             if not run.embeds:
-                _use_given_vector(run)
+                use_given_vector(run)
 
     def _embed_texts(
         self, runs: Sequence[EmbeddedSearch], deadline: Deadline, embedding_s: float
@@ -112,7 +112,7 @@ class QueryVectors:
         return self._allows_fallback and run.retrieval is Retrieval.HYBRID
 
 
-def _use_given_vector(run: EmbeddedSearch) -> None:
+def use_given_vector(run: EmbeddedSearch) -> None:
     """Sets the search's vector to the query's vector, scaled to length 1.
 
     Does nothing if the query has no vector or searches by words only.

@@ -18,12 +18,14 @@ from hrag.values.errors import HragError, ReplyTooLarge, outcome_of
 from hrag.values.limits import MAX_BATCH_REFUSALS, check_batch
 from hrag.values.reply_limit import SEARCH_ADVICE, SETTING, UNLIMITED, ReplyLimit
 from hrag.values.search import SearchQuery, SearchResult
-from hrag.wire.retriever import encoded_bytes
+from hrag.wire.encoded_results import encoded_bytes
 from retriever_svc.freshness import require_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.query_options import check_query
+from retriever_svc.query_vectors import use_given_vector
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_models import SearchModel, SearchModels
+from retriever_svc.search_requests import CheckedQuery
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import check_filters, check_texts
 
@@ -139,10 +141,16 @@ class Search:
     def _embedded(
         self, query: SearchQuery, deadline: Deadline, embedding_s: float = math.inf
     ) -> tuple[SearchRun, Stage]:
-        """Embeds one query; returns its SearchRun, and the start and end time of embedding."""
+        """Sets the vector of one query, or the reason why it has none.
+
+        Returns its SearchRun, and the start and end time of embedding.
+        """
         began = self._clock()
         run = self._started(query, deadline)
-        self._embed([run], deadline, embedding_s)
+        if run.embeds:
+            self._embed([run], deadline, embedding_s)
+        else:
+            use_given_vector(run)
         return run, ("embed", began, self._clock())
 
     def _started(self, query: SearchQuery, deadline: Deadline) -> SearchRun:
@@ -150,7 +158,8 @@ class Search:
 
         Raises Suspended if the query has a `min_sequence` that is not visible yet.
         """
-        check_query(query)
+        if not isinstance(query, CheckedQuery):
+            check_query(query)
         parts = self._parts
         parts.rerank.check(query)
         run = SearchRun(parts, query, deadline)

@@ -68,6 +68,7 @@ P = TypeVar("P")  # The type of the returned passages: Passage, or bytes if they
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
+_NO_TEXT = query_syntax.ParsedQuery("")
 # These errors may mean that the cached entry of the collection (`KnownCollections`) is out of date.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 
@@ -114,7 +115,7 @@ class SearchRun:
         Raises InvalidArgument if the text marks too many words and phrases as required.
         """
         text = query.text
-        self._parsed = query_syntax.parse(text)
+        self._parsed = query_syntax.parse(text) if text else _NO_TEXT
         self.query = query
         self.mode = query.mode_or_default
         self.text = self._parsed.text
@@ -181,21 +182,23 @@ class SearchRun:
         tracing.add(self._stages)
         return created(
             SearchResult,
-            passages=engine_result.passages,
-            mode=self.mode,
-            matched_at_level=self._matched_level,
-            returned_at_level=self._returned_level,
-            candidates_considered=engine_result.considered,
-            exhausted=engine_result.exhausted,
-            sequence=self._sequence,
-            timings=timings(seconds, self._parts.clock() - embedding[1]),
-            plan=SearchPlan.SCAN if engine_result.exact else SearchPlan.INDEX,
-            eligible_leaves=engine_result.eligible_leaves,
-            sections=engine_result.sections,
-            retrieval=self._searched,
-            fallback=self._fallback,
-            reranked=self._is_reranked,
-            rerank_failure=self._rerank_failure,
+            {
+                "passages": engine_result.passages,
+                "mode": self.mode,
+                "matched_at_level": self._matched_level,
+                "returned_at_level": self._returned_level,
+                "candidates_considered": engine_result.considered,
+                "exhausted": engine_result.exhausted,
+                "sequence": self._sequence,
+                "timings": timings(seconds, self._parts.clock() - embedding[1]),
+                "plan": SearchPlan.SCAN if engine_result.exact else SearchPlan.INDEX,
+                "eligible_leaves": engine_result.eligible_leaves,
+                "sections": engine_result.sections,
+                "retrieval": self._searched,
+                "fallback": self._fallback,
+                "reranked": self._is_reranked,
+                "rerank_failure": self._rerank_failure,
+            },
         )
 
     def _find(self, form: PassageForm[P]) -> FindResult[P]:

@@ -25,11 +25,13 @@ def timings(seconds: Mapping[str, float], total_s: float) -> Timings:
     """
     return created(
         Timings,
-        embed_us=round(seconds["embed"] * 1e6),
-        search_us=round(seconds["search"] * 1e6),
-        climb_us=round(seconds["climb"] * 1e6),
-        fetch_us=round(seconds["fetch"] * 1e6),
-        total_us=round(total_s * 1e6),
-        filter_us=round(seconds["filter"] * 1e6) if "filter" in seconds else 0,
-        rerank_us=round(seconds["rerank"] * 1e6) if "rerank" in seconds else 0,
+        {
+            "embed_us": round(seconds["embed"] * 1e6),
+            "search_us": round(seconds["search"] * 1e6),
+            "climb_us": round(seconds["climb"] * 1e6),
+            "fetch_us": round(seconds["fetch"] * 1e6),
+            "total_us": round(total_s * 1e6),
+            "filter_us": round(seconds["filter"] * 1e6) if "filter" in seconds else 0,
+            "rerank_us": round(seconds["rerank"] * 1e6) if "rerank" in seconds else 0,
+        },
     )

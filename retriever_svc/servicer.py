@@ -24,12 +24,15 @@ from hrag.values.reply_limit import (
     UNLIMITED,
     ReplyLimit,
 )
+from hrag.values.search import SearchQuery
 from hrag.values.status import ServerInfo
 from hrag.wire import answers, retriever
 from hrag.wire.common import collection_or_default, document_info_message
+from hrag.wire.encoded_results import encoded_batch, encoded_response
 from hrag.wire.filters import optional_filter_from
 from retriever_svc.browse import Browse
 from retriever_svc.search_pipeline import Search
+from retriever_svc.search_requests import CheckedQuery
 
 
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
@@ -49,15 +52,19 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self._info = info
         self._reply = reply
 
-    def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> bytes:
-        """Searches for one query; returns the encoded SearchResponse."""
-        query = retriever.search_query_from(request)
-        return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
+    def Search(
+        self, request: CheckedQuery | pb.SearchRequest, context: grpc.ServicerContext
+    ) -> bytes:
+        """Searches for one query, as `SearchRequests` returns it; returns the encoded response."""
+        query: SearchQuery = (
+            request if isinstance(request, CheckedQuery) else retriever.search_query_from(request)
+        )
+        return encoded_response(self._search.encoded(query, deadline_of(context)))
 
     def BatchSearch(self, request: pb.BatchSearchRequest, context: grpc.ServicerContext) -> bytes:
         """Searches for several queries; returns the encoded BatchSearchResponse."""
         queries = retriever.batch_queries_from(request)
-        return retriever.encoded_batch(self._search.batch(queries, deadline_of(context)))
+        return encoded_batch(self._search.batch(queries, deadline_of(context)))
 
     def Answer(
         self, request: pb.AnswerRequest, context: grpc.ServicerContext

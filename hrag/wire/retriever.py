@@ -1,6 +1,6 @@
 """Converts values to and from the messages of retriever.proto, except those for Answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from sys import intern
@@ -12,7 +12,6 @@ from hrag.values.conversation import StandaloneMethod, StandaloneQuestion
 from hrag.values.documents import Original, OriginalPart
 from hrag.values.errors import HragError, InvalidArgument, outcome_of
 from hrag.values.quick_creation import created
-from hrag.values.reply_limit import text_bytes
 from hrag.values.search import (
     Aggregation,
     ChosenSection,
@@ -32,7 +31,6 @@ from hrag.wire.common import (
     chunk_from,
     chunk_message,
     error_from,
-    error_message,
     page_unit_from,
     page_unit_number,
     span_from,
@@ -42,19 +40,12 @@ from hrag.wire.fields import (
     dataclass_from,
     enum_number,
     enum_value,
-    nested_field,
     optional_enum_number,
 )
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# All numbers in an encoded SearchResponse together, except those in its passages and sections, take
-# at most _RESULT_BYTES bytes. All numbers in an encoded ChosenSection take at most _SECTION_BYTES
-# bytes.
-_RESULT_BYTES = 128
-_SECTION_BYTES = 64
-
-_MODE_NUMBER = {
+MODE_NUMBER = {
     SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
     SearchMode.STANDARD: pb.SEARCH_MODE_STANDARD,
     SearchMode.AUTO_MERGE: pb.SEARCH_MODE_AUTO_MERGE,
@@ -63,7 +54,7 @@ _MODE_NUMBER = {
     SearchMode.CONTEXT: pb.SEARCH_MODE_CONTEXT,
 }
 _MODE: dict[int, SearchMode | None] = {
-    **{number: mode for mode, number in _MODE_NUMBER.items()},
+    **{number: mode for mode, number in MODE_NUMBER.items()},
     pb.SEARCH_MODE_UNSPECIFIED: None,
 }
 _AGGREGATION_NUMBER = {
@@ -83,13 +74,13 @@ _SCOPE: dict[int, SummaryScope | None] = {
     **{number: scope for scope, number in _SCOPE_NUMBER.items()},
     pb.SUMMARY_SCOPE_UNSPECIFIED: None,
 }
-_RETRIEVAL_NUMBER = {
+RETRIEVAL_NUMBER = {
     Retrieval.HYBRID: pb.RETRIEVAL_HYBRID,
     Retrieval.DENSE: pb.RETRIEVAL_DENSE,
     Retrieval.LEXICAL: pb.RETRIEVAL_LEXICAL,
 }
 _RETRIEVAL: dict[int, Retrieval | None] = {
-    **{number: retrieval for retrieval, number in _RETRIEVAL_NUMBER.items()},
+    **{number: retrieval for retrieval, number in RETRIEVAL_NUMBER.items()},
     pb.RETRIEVAL_UNSPECIFIED: None,
 }
 _FUSION_NUMBER = {
@@ -113,11 +104,11 @@ _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 # The name of each field of a request. Reading the name of a descriptor creates a new string.
 _REQUEST_FIELDS = {field: intern(field.name) for field in pb.SearchRequest.DESCRIPTOR.fields}
-_PLAN_NUMBER = {
+PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
 }
-_PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
+_PLAN = {number: plan for plan, number in PLAN_NUMBER.items()}
 _METHOD_NUMBER = {
     StandaloneMethod.MODEL: pb.STANDALONE_METHOD_MODEL,
     StandaloneMethod.LAST_TURNS: pb.STANDALONE_METHOD_LAST_TURNS,
@@ -143,7 +134,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         options["filter"] = optional_filter_from(message)
     options["query"] = text if text else options.pop("vector", "")
     options.setdefault("tenant_id", "")
-    return created(SearchQuery, **options)
+    return created(SearchQuery, options)
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
@@ -154,11 +145,11 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
     message = built(
         pb.SearchRequest,
         **{name: getattr(query, name) for name in _COPIED},
-        mode=optional_enum_number(_MODE_NUMBER, query.mode, "mode"),
+        mode=optional_enum_number(MODE_NUMBER, query.mode, "mode"),
         aggregation=enum_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
         filter=optional_filter_message(query.filter),
         summary_scope=optional_enum_number(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
-        retrieval=optional_enum_number(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
+        retrieval=optional_enum_number(RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
         fusion=optional_enum_number(_FUSION_NUMBER, query.fusion, "fusion"),
     )
     vector = query.vector
@@ -186,19 +177,6 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
     return pb.BatchSearchRequest(searches=map(search_request, queries))
 
 
-def encoded_batch(outcomes: Iterable[SearchResult[bytes] | HragError]) -> bytes:
-    """Returns an encoded BatchSearchResponse. Encoded passages are copied, not parsed."""
-    return b"".join(
-        part for outcome in outcomes for part in nested_field(1, _encoded_outcome(outcome))
-    )
-
-
-def _encoded_outcome(outcome: SearchResult[bytes] | HragError) -> bytes:
-    if isinstance(outcome, HragError):
-        return pb.SearchOutcome(error=error_message(outcome)).SerializeToString()
-    return b"".join(nested_field(1, encoded_response(outcome)))
-
-
 def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:
     return [_outcome_from(outcome) for outcome in message.outcomes]
 
@@ -209,72 +187,29 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
-def encoded_bytes(result: SearchResult[bytes]) -> int:
-    """Returns an upper bound, in bytes, of the size of `encoded_response(result)`.
-
-    The real size is a little smaller.
-    """
-    size_bytes = sum(map(len, result.passages)) + _RESULT_BYTES
-    if result.sections or result.fallback or result.rerank_failure:
-        size_bytes += sum(map(_section_bytes, result.sections))
-        size_bytes += text_bytes(result.fallback, result.rerank_failure)
-    return size_bytes
-
-
-def encoded_response(result: SearchResult[bytes]) -> bytes:
-    """Returns an encoded SearchResponse.
-
-    Each passage of the result is an encoded SearchResponse that contains only this passage. In
-    protobuf, concatenated messages decode as one message that has the fields of all of them.
-    """
-    return b"".join([*result.passages, _without_passages(result).SerializeToString()])
-
-
 def search_response(result: SearchResult) -> pb.SearchResponse:
-    message = _without_passages(result)
-    message.passages.extend(map(passage_message, result.passages))
-    return message
+    question = result.standalone_question
+    return pb.SearchResponse(
+        passages=map(passage_message, result.passages),
+        mode=MODE_NUMBER[result.mode],
+        matched_at_level=result.matched_at_level,
+        returned_at_level=result.returned_at_level,
+        candidates_considered=result.candidates_considered,
+        exhausted=result.exhausted,
+        sequence=result.sequence,
+        timings=pb.Timings(**asdict(result.timings)),
+        plan=None if result.plan is None else PLAN_NUMBER[result.plan],
+        eligible_leaves=result.eligible_leaves,
+        sections=map(section_message, result.sections),
+        retrieval=RETRIEVAL_NUMBER[result.retrieval],
+        reranked=result.reranked,
+        rerank_failure=result.rerank_failure,
+        fallback=result.fallback,
+        standalone_question=None if question is None else standalone_message(question),
+    )
 
 
-def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
-    """Returns the response of a search, but without the passages.
-
-    The fields are set one by one, which takes half the time of passing them to the constructor.
-    """
-    message = pb.SearchResponse()
-    message.mode = _MODE_NUMBER[result.mode]
-    message.matched_at_level = result.matched_at_level
-    message.returned_at_level = result.returned_at_level
-    message.candidates_considered = result.candidates_considered
-    message.exhausted = result.exhausted
-    message.sequence = result.sequence
-    _set_timings(message.timings, result.timings)
-    if result.plan:
-        message.plan = _PLAN_NUMBER[result.plan]
-    message.eligible_leaves = result.eligible_leaves
-    if result.sections:
-        message.sections.extend(map(_section_message, result.sections))
-    message.retrieval = _RETRIEVAL_NUMBER[result.retrieval]
-    message.reranked = result.reranked
-    message.rerank_failure = result.rerank_failure
-    message.fallback = result.fallback
-    if result.standalone_question is not None:
-        message.standalone_question.CopyFrom(_standalone_message(result.standalone_question))
-    return message
-
-
-def _set_timings(message: pb.Timings, timings: Timings) -> None:
-    message.SetInParent()  # Otherwise timings of 0 would be no timings.
-    message.embed_us = timings.embed_us
-    message.search_us = timings.search_us
-    message.climb_us = timings.climb_us
-    message.fetch_us = timings.fetch_us
-    message.total_us = timings.total_us
-    message.filter_us = timings.filter_us
-    message.rerank_us = timings.rerank_us
-
-
-def _standalone_message(question: StandaloneQuestion) -> pb.StandaloneQuestion:
+def standalone_message(question: StandaloneQuestion) -> pb.StandaloneQuestion:
     return pb.StandaloneQuestion(
         text=question.text, method=_METHOD_NUMBER[question.method], failure=question.failure
     )
@@ -288,12 +223,7 @@ def _standalone_from(message: pb.SearchResponse) -> StandaloneQuestion | None:
     return StandaloneQuestion(question.text, method, question.failure)
 
 
-def _section_bytes(section: ChosenSection) -> int:
-    texts = text_bytes(section.document_id, section.title, section.summary)
-    return texts + text_bytes(*section.section_path) + _SECTION_BYTES
-
-
-def _section_message(section: ChosenSection) -> pb.ChosenSection:
+def section_message(section: ChosenSection) -> pb.ChosenSection:
     return pb.ChosenSection(
         document_id=section.document_id,
         title=section.title,

@@ -48,6 +48,7 @@ from hrag_fast import (
     UnigramTokenizer,
     boundary_ranks,
     climb,
+    encode_fields,
     fold,
     forward_matches,
     join_candidates,
@@ -57,6 +58,7 @@ from hrag_fast import (
     postings_of,
     rows_of_documents,
     sentence_ends,
+    split_vector,
     supported_paths,
     term_id,
     unit_vector,
@@ -466,6 +468,31 @@ def _write_json(data: bytes, draw: random.Random) -> None:
     write(draw.choice(_TYPES), data)
 
 
+def _requests() -> list[bytes]:
+    request = retriever_pb2.SearchRequest(tenant_id="t", limit=5, min_sequence=2**40)
+    request.vector.values.extend(_reals(random.Random(0), 9))
+    return [request.SerializeToString()]
+
+
+def _split_request(data: bytes, _: random.Random) -> None:
+    """Fails if what is left of a request is not what protobuf reads in the whole request."""
+    split = split_vector(data, 4, 3)
+    if split is None:
+        return
+    rest, vector = split
+    left, whole = retriever_pb2.SearchRequest(), retriever_pb2.SearchRequest()
+    left.ParseFromString(rest)
+    whole.ParseFromString(data)
+    assert np.array(whole.vector.values, np.float32).tobytes() == vector.tobytes()
+    whole.ClearField("vector")
+    assert whole.SerializeToString() == left.SerializeToString()
+
+
+def _encode_fields(data: bytes, draw: random.Random) -> None:
+    values = (data, _decoded(data, draw), draw.choice((*_EXTREME, -1, 2**64)), (data, ""), None)
+    encode_fields((*draw.sample(values, 4), *[len(data)] * draw.randint(0, 40)))
+
+
 def _documents() -> list[bytes]:
     values = ({"a": [1, {}, []], "b": {"c": '"\\[{,'}}, [[[[1.5]], None], "\\u00e9漢"], [], "x")
     deep = b'{"a":' * 200 + b"[" * 200 + b"1,2" + b"]" * 200 + b"}" * 200
@@ -650,6 +677,7 @@ TARGETS: dict[str, Target] = {
     "boundaries": Target(_texts, _cut, (IndexError,)),
     "cited": Target(_texts, _cite, _INDEX_ERRORS),
     "climb": Target(_labels, _climb, _INDEX_ERRORS),
+    "encode_fields": Target(_texts, _encode_fields, (UnicodeError, OverflowError)),
     "dense": Target(_indexes, _search_view, _INDEX_ERRORS),
     "forward": Target(_forward_forms, _read_forward, (ValueError, OverflowError, MemoryError)),
     "graph": Target(_indexes, _search_graph, _INDEX_ERRORS),
@@ -661,6 +689,7 @@ TARGETS: dict[str, Target] = {
     "rows": Target(_labels, _find_rows),
     "sentence_encoder": Target(_tokens, _encode_tokens),
     "sentences": Target(_texts, lambda data, draw: sentence_ends(_decoded(data, draw)), ()),
+    "split_vector": Target(_requests, _split_request, (DecodeError,)),
     "segmenter": Target(_texts, _segment, (ValueError, UnicodeError, OverflowError)),
     "stored_vectors": Target(_indexes, _search_stored, (*_INDEX_ERRORS, OSError)),
     "unit_vector": Target(_vectors, lambda data, _draw: unit_vector(_array(data, np.float32))),

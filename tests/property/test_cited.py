@@ -3,6 +3,8 @@
 The compiled kernels return the same as their twins, which are plain implementations in Python.
 """
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -172,3 +174,17 @@ def test_a_heading_that_would_end_after_the_text_ends_with_it(section, length):
         text.encode(), leaf, sections, lambda _text, offset, _section: offset + length
     )
     assert max(found) <= len(text)
+
+
+@pytest.mark.parametrize("alphabet", ["ab ", "aé ", "漢字", "a漢é🙂 ", "aaaaaaaaaaaaaaaaaaaaaé. "])
+def test_a_sentence_that_the_edges_of_a_leaf_cut_is_the_twins(alphabet: str) -> None:
+    """Characters around the leaf are counted in words of eight bytes, whatever bytes they have."""
+    draw = random.Random(3)
+    for _ in range(40):
+        text = "".join(draw.choices(alphabet, k=draw.randint(1, 2600)))
+        first, last = sorted((draw.randrange(len(text)), draw.randint(1, len(text))))
+        last = max(last, first + 1)
+        start, end = len(text[:first].encode()), len(text[:last].encode())
+        leaf = LEAF._replace(byte_start=start, byte_end=end, char_start=first, char_end=last)
+        arguments = (text.encode(), leaf, NO_SECTIONS, len)
+        assert matched_sentence(*arguments) == twins.matched_sentence(*arguments)

@@ -75,14 +75,15 @@ def search(
             passages, outcome = read(reaching.reranked(request.rerank_scores))
             stages.append(("fetch", start_s, time.perf_counter()))
             if round_.is_final(outcome):
+                # Keywords would take twice as long.
                 return FindResult(
-                    passages=passages,
-                    considered=total,
-                    eligible_leaves=eligible_leaves,
-                    exact=scored.exact,
-                    exhausted=round_.is_exhausted(outcome),
-                    stages=tuple(stages),
-                    sections=sections,
+                    passages,
+                    total,
+                    eligible_leaves,
+                    scored.exact,
+                    round_.is_exhausted(outcome),
+                    tuple(stages),
+                    sections,
                 )
         considered = np.union1d(considered, scored.labels)
         count *= FACTOR

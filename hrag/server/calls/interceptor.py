@@ -5,9 +5,10 @@ rejected. Handlers raise the errors of `hrag.errors`. Any other exception is a b
 client receives only an id of the error, and the log has the traceback with the same id.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -30,6 +31,9 @@ _OK = grpc.StatusCode.OK.name
 # The maximum size, in bytes, of a request that needs no credential. This is enough for a health
 # check, which only names a service.
 _MAX_OPEN_BYTES = 1024
+Deserializer: TypeAlias = Callable[[bytes], Any]
+"""Parses the encoded request of a method. Raises DecodeError if the bytes are no request."""
+NO_DESERIALIZERS: Mapping[str, Deserializer] = MappingProxyType({})
 
 
 class _Wrapped(NamedTuple):
@@ -46,10 +50,20 @@ class CallInterceptor(grpc.ServerInterceptor):
     calls are open to everybody; the health servicer itself refuses malformed requests.
     """
 
-    def __init__(self, authenticate: Authenticate | None, limits: CallLimits) -> None:
-        """`authenticate` is None if no credential is needed."""
+    def __init__(
+        self,
+        authenticate: Authenticate | None,
+        limits: CallLimits,
+        deserializers: Mapping[str, Deserializer] = NO_DESERIALIZERS,
+    ) -> None:
+        """`authenticate` is None if no credential is needed.
+
+        `deserializers` has the functions that parse the requests of some methods, by the full names
+        of the methods. The requests of the others are parsed by protobuf.
+        """
         self._authenticate = authenticate
         self._limits = limits
+        self._deserializers = deserializers
         # The keys are the full names of methods. Only methods that the server has are stored, so
         # the dictionary stays small whatever names callers send.
         self._methods: dict[str, _Wrapped] = {}
@@ -97,7 +111,7 @@ class CallInterceptor(grpc.ServerInterceptor):
         call.account = account
 
     def _wrap(self, name: str, handler: Any) -> _Wrapped:
-        deserialize = _catch_malformed(handler.request_deserializer)
+        deserialize = _catch_malformed(self._deserializers.get(name, handler.request_deserializer))
         method = partial(ServedMethod, name, deserialize, handler.response_serializer)
         if name in guard.OPEN:
             return _Wrapped(_parse_short_requests(handler, deserialize), method(Lane.INLINE))

@@ -1,7 +1,7 @@
 """A threaded gRPC server: health, reflection, limits, keepalive and a graceful stop."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -14,7 +14,7 @@ from hrag.observe import tracing
 from hrag.server.admission.executor import AdmissionExecutor
 from hrag.server.admission.unread_replies import UnreadReplies
 from hrag.server.calls.call import CallLimits
-from hrag.server.calls.interceptor import CallInterceptor
+from hrag.server.calls.interceptor import NO_DESERIALIZERS, CallInterceptor, Deserializer
 from hrag.server.calls.metadata_limit import MetadataLimiter
 from hrag.server.calls.rate_limiter import RateLimiter
 from hrag.server.serving import health_service
@@ -117,20 +117,22 @@ def build(
     *,
     share_port: bool = False,
     connections: ConnectionPolicy = DEFAULT_CONNECTION_POLICY,
+    deserializers: Mapping[str, Deserializer] = NO_DESERIALIZERS,
 ) -> Server:
     """Returns a server that is bound to `address` and not yet started.
 
     `service` is the full name of the service in the proto file. The function `register` adds the
     servicer of this service to the gRPC server that it receives. With `share_port`, other processes
     of the same user may bind the port too (SO_REUSEPORT), and the kernel distributes connections
-    among all these processes. `connections` limits pings and the age of connections. Raises
+    among all these processes. `connections` limits pings and the age of connections.
+    `deserializers` parse the requests of some methods, see `CallInterceptor`. Raises
     ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
     interceptors = [
         MetadataLimiter(limits),
         *tracing.interceptors(),
-        CallInterceptor(protection.authenticate, limits),
+        CallInterceptor(protection.authenticate, limits, deserializers),
     ]
     server = grpc.server(
         limits.executor,  # type: ignore[arg-type]  # gRPC uses only `submit` of a pool.

@@ -14,7 +14,8 @@ from hrag.types import Retrieval, SearchResult
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER
 from hrag.values.reply_limit import ReplyLimit
-from hrag.wire.retriever import batch_from, encoded_batch, encoded_bytes
+from hrag.wire.encoded_results import encoded_batch, encoded_bytes
+from hrag.wire.retriever import batch_from
 from retriever_svc.search_pipeline import _ERROR_BYTES
 from tests.support.engines.rankings import (
     DIMENSION,

@@ -142,15 +142,21 @@ class EmbeddedReader:
         If a collection has no view of this state, returns the ids of the collections that must be
         loaded; the snapshot is then opened again in another transaction.
         """
-        number = txn.cache.once(
-            ("collection", tenant_id, collection),
-            lambda: find_collection(txn, tenant_id, collection),
-        )
-        numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
-        views = [*filter(None, [self._view_at(txn, number) for number in numbers])]
-        if len(views) < len(numbers):
-            return numbers
-        return EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, *views)
+        key = ("collection", tenant_id, collection)
+        number: int | None = txn.cache.get(key)
+        if number is None:
+            number = find_collection(txn, tenant_id, collection)
+            txn.cache.keep(key, number)
+        view = self._view_at(txn, number)
+        if not summaries:
+            if view is None:
+                return [number]
+            return EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, view)
+        summary_number = self._summaries_of(txn, number)
+        summary_view = self._view_at(txn, summary_number)
+        if view is None or summary_view is None:
+            return [number, summary_number]
+        return EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, view, summary_view)
 
     def begin(self) -> AbstractContextManager[Txn]:
         """Begins a read transaction."""

@@ -23,6 +23,7 @@ from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.wire import common, indexer, retriever
+from hrag.wire.encoded_results import encoded_batch, encoded_response
 from hrag.wire.filters import filter_from, filter_from_json, filter_json, filter_message
 from hrag.wire.passages import encoded_passage
 from tests.support.documents.values import (
@@ -60,7 +61,7 @@ def _encoded(result: types.SearchResult) -> Any:
 
 
 def _batch(outcomes: Iterable[Any]) -> rpb.BatchSearchResponse:
-    return rpb.BatchSearchResponse.FromString(retriever.encoded_batch(outcomes))
+    return rpb.BatchSearchResponse.FromString(encoded_batch(outcomes))
 
 
 ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] = [
@@ -91,7 +92,7 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
     (
         "encoded result",
         search_results,
-        lambda result: rpb.SearchResponse.FromString(retriever.encoded_response(_encoded(result))),
+        lambda result: rpb.SearchResponse.FromString(encoded_response(_encoded(result))),
         retriever.search_result_from,
     ),
     (

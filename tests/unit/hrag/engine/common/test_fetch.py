@@ -1,5 +1,6 @@
 """The fetch stage checks the deadline while it reads passages."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,11 @@ class CountedDocuments:
 
     def verify(self, _ordinal: int, _start: int, _end: int) -> None:
         self.encoded_count += 1
+        time.sleep(0.0015)  # The deadline is checked again after a millisecond.
 
 
 def test_no_passage_is_encoded_for_a_caller_that_has_left() -> None:
-    """The deadline is checked for each passage, because one passage alone may take long.
+    """The deadline is checked before each slow passage, because one passage alone may take long.
 
     The section headings around its matched sentence are searched.
     """
