@@ -111,18 +111,19 @@ cdef size_t bisect(
 
 def indexes_of(const uint32_t[::1] rows not None, const uint32_t[::1] wanted not None):
     """Returns the index of each wanted row in `rows`; see `_rows.pyi`."""
-    cdef size_t row_count = rows.shape[0], count = wanted.shape[0], i, low, high, middle
+    cdef size_t row_count = rows.shape[0], count = wanted.shape[0], i, first, length, half
     indexes = np.empty(count, np.int64)
     cdef int64_t[::1] out = indexes
     for i in range(count):
-        low, high = 0, row_count
-        while low < high:
-            middle = (low + high) >> 1
-            if rows[middle] < wanted[i]:
-                low = middle + 1
-            else:
-                high = middle
-        if low == row_count or rows[low] != wanted[i]:
+        # This binary search always takes the same steps, so that compilers need no branches that
+        # depend on the data.
+        first, length = 0, row_count
+        while length > 1:
+            half = length >> 1
+            if rows[first + half] <= wanted[i]:
+                first += half
+            length -= half
+        if not row_count or rows[first] != wanted[i]:
             raise IndexError(f"wanted[{i}] is {wanted[i]}, which is not among the rows")
-        out[i] = low
+        out[i] = first
     return indexes
