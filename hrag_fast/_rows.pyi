@@ -28,7 +28,7 @@ def rows_of_documents(
 def indexes_of(rows: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Returns the index of each wanted row in `rows`: a new int64[m].
 
-    * `rows`: uint32[n], ascending.
+    * `rows`: uint32[n], ascending, without repetition.
     * `wanted`: uint32[m], rows that are among `rows`, in any order.
 
     The result is that of `rows.searchsorted(wanted)`, which releases the GIL in every call. Takes
