@@ -9,6 +9,7 @@
   index. `hrag/text/bm25.py` has the formula.
 * `unit_vector` scales the vector of a query to length 1.
 * `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
+  `indexes_of` finds the places of rows in an array.
 * `join_candidates` joins the leaves that two sources found.
 * `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
@@ -66,7 +67,7 @@ try:
     from hrag_fast._passages import PassageDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
-    from hrag_fast._rows import rows_of_documents
+    from hrag_fast._rows import indexes_of, rows_of_documents
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
     from hrag_fast._term_matcher import TermMatcher
@@ -128,6 +129,7 @@ __all__ = [
     "encode_fields",
     "fold",
     "forward_matches",
+    "indexes_of",
     "inside_word",
     "join_candidates",
     "json_size",

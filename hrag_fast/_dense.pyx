@@ -47,6 +47,10 @@ cdef enum:
     SPARE_DEVIATIONS = 3
     # A graph search that found too few eligible rows requests this many times as many rows.
     DEEPER = 4
+    # `scores` keeps the GIL for up to this many rows, which are more than one source of a search
+    # returns by default. Their scores take about 30 us. A thread that releases the GIL may wait for
+    # another thread's whole switch interval to get it back.
+    GIL_KEPT_UP_TO = 256
 
 cdef enum Reached:
     TOO_FEW  # The graph is not fully connected: the search reached fewer items than requested.
@@ -234,7 +238,7 @@ cdef class DenseSearch:
 
     def scores(self, const uint32_t[::1] rows not None):
         """Returns the cosine of each row with the query; see `_dense.pyi`."""
-        cdef size_t count = rows.shape[0], first = 0, i
+        cdef size_t count = rows.shape[0], i
         scores = np.empty(count, np.float32)
         cdef float[::1] out = scores
         for i in range(count):
@@ -242,12 +246,29 @@ cdef class DenseSearch:
                 raise IndexError(
                     f"rows[{i}] is {rows[i]}; rows must ascend, and be below {self.count}"
                 )
-        with nogil:
-            for i in range(self.parts.size()):
-                first = self.score_part(&self.parts[i], rows, first, out)
-            for i in range(first, count):
-                out[i] = self.tail_score(rows[i])
+        if count <= GIL_KEPT_UP_TO and self.are_vectors_in_memory():
+            self.score_rows(rows, out)
+        else:
+            with nogil:
+                self.score_rows(rows, out)
         return scores
+
+    cdef bint are_vectors_in_memory(self) noexcept:
+        """Returns False if vectors of a segment may have to be read from their file."""
+        cdef Part part
+        for part in self.parts:
+            if (<SegmentVectors>part.vectors).graph.vectors == NULL:
+                return False
+        return True
+
+    cdef int score_rows(self, const uint32_t[::1] rows, float[::1] scores) except -1 nogil:
+        """Writes the cosine of each row."""
+        cdef size_t first = 0, i
+        for i in range(self.parts.size()):
+            first = self.score_part(&self.parts[i], rows, first, scores)
+        for i in range(first, <size_t>rows.shape[0]):
+            scores[i] = self.tail_score(rows[i])
+        return 0
 
     cdef object result(self):
         return new_tuple(NearestRows, (

@@ -1,9 +1,9 @@
-"""Types and documentation of the compiled `rows_of_documents`.
+"""Types and documentation of the compiled `rows_of_documents` and `indexes_of`.
 
 Array arguments are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape
-raises ValueError; None or an object that is no array raises TypeError. The GIL is kept if the call
-takes linear time (see below) and has at most 16,000 labels, which takes about 10 us. Otherwise the
-GIL is released.
+raises ValueError; None or an object that is no array raises TypeError. `rows_of_documents` keeps
+the GIL if it takes linear time (see below) and has at most 16,000 labels, which takes about 10 us.
+Otherwise it releases the GIL. `indexes_of` keeps the GIL.
 """
 
 import numpy as np
@@ -23,4 +23,15 @@ def rows_of_documents(
     Otherwise takes time O(n log m).
 
     Raises ValueError for too many labels, and MemoryError.
+    """
+
+def indexes_of(rows: NDArray[np.uint32], wanted: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Returns the index of each wanted row in `rows`: a new int64[m].
+
+    * `rows`: uint32[n], ascending, without repetition.
+    * `wanted`: uint32[m], rows that are among `rows`, in any order.
+
+    The result is that of `rows.searchsorted(wanted)`, which releases the GIL in every call. Takes
+    time O(m log n). Raises IndexError for a row that is not among `rows`, and, if `rows` do not
+    ascend, perhaps for others.
     """

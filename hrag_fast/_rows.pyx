@@ -1,7 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`rows_of_documents`: finds the rows of the leaves of the documents that match a filter.
 
-It makes a bitmap of documents, then one pass over all labels. No branch of this pass depends on the
+`indexes_of` finds the places of rows in an array of rows.
+
+`rows_of_documents` makes a bitmap of documents, then one pass over all labels. No branch of this pass depends on the
 data. If half of the documents match, a CPU would mispredict half of such branches, which would take
 longer than all other work.
 
@@ -11,7 +13,7 @@ defines the right answer.
 
 import numpy as np
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -105,3 +107,23 @@ cdef size_t bisect(
         rows[row_count] = <uint32_t>i
         row_count += low < document_count and ordinals[low] == ordinal
     return row_count
+
+
+def indexes_of(const uint32_t[::1] rows not None, const uint32_t[::1] wanted not None):
+    """Returns the index of each wanted row in `rows`; see `_rows.pyi`."""
+    cdef size_t row_count = rows.shape[0], count = wanted.shape[0], i, first, length, half
+    indexes = np.empty(count, np.int64)
+    cdef int64_t[::1] out = indexes
+    for i in range(count):
+        # This binary search always takes the same steps, so that compilers need no branches that
+        # depend on the data.
+        first, length = 0, row_count
+        while length > 1:
+            half = length >> 1
+            if rows[first + half] <= wanted[i]:
+                first += half
+            length -= half
+        if not row_count or rows[first] != wanted[i]:
+            raise IndexError(f"wanted[{i}] is {wanted[i]}, which is not among the rows")
+        out[i] = first
+    return indexes

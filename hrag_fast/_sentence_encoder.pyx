@@ -253,7 +253,8 @@ cdef class SentenceEncoder:
         cdef Workspace work
         cdef Py_ssize_t i
         self.check(ids, starts)
-        cdef float[:, ::1] out = np.zeros((starts.shape[0] - 1, EMBEDDING), np.float32)
+        # numpy releases the GIL to fill more than 500 numbers with zeros.
+        cdef float[:, ::1] out = np.empty((starts.shape[0] - 1, EMBEDDING), np.float32)
         with nogil:
             for i in range(out.shape[0]):
                 self.embed(&ids[starts[i]], starts[i + 1] - starts[i], work, &out[i, 0])
@@ -377,6 +378,7 @@ cdef class SentenceEncoder:
         memset(y0, 0, sizeof(y0))
         memset(y1, 0, sizeof(y1))
         memset(y2, 0, sizeof(y2))
+        memset(out, 0, EMBEDDING * sizeof(float))
         amplify(total, FEATURES, self.dense.gains, self.dense.biases, <float>count, total)
         apply(&self.dense.summary, total, mean)
         for i in range(EMBEDDING):

@@ -51,6 +51,7 @@ from hrag_fast import (
     encode_fields,
     fold,
     forward_matches,
+    indexes_of,
     join_candidates,
     json_size,
     matched_sentence,
@@ -311,6 +312,8 @@ def _find_rows(data: bytes, draw: random.Random) -> None:
     labels = _array(data, np.uint64)
     ordinals = _numbers(draw, np.uint64, 20)
     rows_of_documents(labels, draw.choice((np.unique(ordinals), ordinals)))
+    rows = _array(data, np.uint32)
+    indexes_of(draw.choice((np.unique(rows), rows)), _numbers(draw, np.uint32, 20, 2**32))
 
 
 def _labels() -> list[bytes]:
@@ -686,7 +689,7 @@ TARGETS: dict[str, Target] = {
     "passages": Target(_trees, _encode_passage, (ValueError, IndexError, OverflowError)),
     "postings": Target(_lexical, _search_postings, _INDEX_ERRORS),
     "protojson": Target(_messages, _write_json, (ValueError, DecodeError)),
-    "rows": Target(_labels, _find_rows),
+    "rows": Target(_labels, _find_rows, _INDEX_ERRORS),
     "sentence_encoder": Target(_tokens, _encode_tokens),
     "sentences": Target(_texts, lambda data, draw: sentence_ends(_decoded(data, draw)), ()),
     "split_vector": Target(_requests, _split_request, (DecodeError,)),

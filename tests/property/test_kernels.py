@@ -96,6 +96,16 @@ def selections(draw):
     return np.array(labels, np.uint64), np.array(sorted(chosen), np.uint64)
 
 
+@given(st.sets(st.integers(0, 2**32 - 1), max_size=40), st.data())
+def test_indexes_of_rows_equal_their_twin(numbers, data):
+    rows = np.array(sorted(numbers), np.uint32)
+    drawn = data.draw(st.lists(st.sampled_from(sorted(numbers)), max_size=60)) if numbers else []
+    arguments = rows, np.array(drawn, np.uint32)
+    indexes, expected = hrag_fast.indexes_of(*arguments), twins.indexes_of(*arguments)
+    assert indexes.dtype == expected.dtype == np.int64
+    assert indexes.tolist() == expected.tolist() == rows.searchsorted(arguments[1]).tolist()
+
+
 @given(selections())
 def test_rows_of_documents_equal_their_twin(arguments):
     rows = hrag_fast.rows_of_documents(*arguments)

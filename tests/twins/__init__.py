@@ -22,7 +22,7 @@ from tests.twins.dense_search import DenseSearch, SegmentVectors
 from tests.twins.graph import Graph, GraphSearch
 from tests.twins.json_scan import json_size
 from tests.twins.postings import Postings, forward_matches, postings_of, write_postings
-from tests.twins.rows import rows_of_documents
+from tests.twins.rows import indexes_of, rows_of_documents
 from tests.twins.sentences import sentence_ends
 from tests.twins.unigram_segmenter import UnigramSegmenter
 from tests.twins.unit_vector import unit_vector
@@ -41,6 +41,7 @@ __all__ = [
     "climb",
     "fold",
     "forward_matches",
+    "indexes_of",
     "join_candidates",
     "json_size",
     "matched_sentence",

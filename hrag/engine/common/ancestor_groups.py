@@ -354,7 +354,7 @@ def _with_source_scores(
         lexical = None if lexical is None else groups.child_scores
         dense = None if dense is None else groups.child_scores
     else:
-        indexes = scored.rows.searchsorted(groups.children)
+        indexes = hrag_fast.indexes_of(scored.rows, groups.children)
         lexical = None if scored.lexical is None else scored.lexical[indexes]
         dense = None if scored.dense is None else scored.dense[indexes]
     return AncestorGroups(scored.table, groups, level, merged, lexical, dense)

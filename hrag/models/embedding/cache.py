@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from threading import Lock
 
+import numpy as np
+
 from hrag.models.embedding import Embedder, Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected, HragError, outcome_of
@@ -123,10 +125,9 @@ class CachedQueries:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
                 # `row` is a view of the array with the vectors of all texts. A cached view would
-                # keep the whole array in memory, so a copy is cached.
-                vector = row.copy()
-                # All cache hits return this array, so no caller may change it.
-                vector.flags.writeable = False
+                # keep the whole array in memory, so a copy is cached. All cache hits return this
+                # copy. It is an array over `bytes`, so no caller can change it.
+                vector = np.frombuffer(row.tobytes(), row.dtype)
                 self._insert(tenant_id, key, vector)
                 vectors[key] = vector
         return [vectors[key] for key in keys]

@@ -1,4 +1,4 @@
-"""The kernels `climb`, `rows_of_documents` and `boundary_ranks` agree with their twins."""
+"""The kernels `climb`, `rows_of_documents` and others of arrays agree with their twins."""
 
 import shutil
 import subprocess
@@ -232,6 +232,24 @@ def test_labels_and_documents_of_another_type_are_refused():
             hrag_fast.rows_of_documents(wrong, labels)
         with pytest.raises(error):
             hrag_fast.rows_of_documents(labels, wrong)
+
+
+def test_a_row_that_is_not_among_the_rows_has_no_index():
+    rows = np.array([2, 5, 9], np.uint32)
+    for wanted in (0, 3, 10, 2**32 - 1):
+        with pytest.raises(IndexError, match=rf"wanted\[1\] is {wanted}, which is not among"):
+            hrag_fast.indexes_of(rows, np.array([5, wanted], np.uint32))
+    with pytest.raises(IndexError):
+        hrag_fast.indexes_of(rows[:0], rows)
+    for wrong, error in (
+        (rows.astype(np.int32), ValueError),
+        (rows[::2], ValueError),
+        (None, TypeError),
+    ):
+        with pytest.raises(error):
+            hrag_fast.indexes_of(wrong, rows)
+        with pytest.raises(error):
+            hrag_fast.indexes_of(rows, wrong)
 
 
 def test_threads_that_climb_at_the_same_time_get_the_right_groups():

@@ -5,6 +5,7 @@ collection that are not deleted, in the segments and in the tail. So deleted lea
 scores, and scores do not depend on how leaves are distributed over segments.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -147,7 +148,7 @@ class LexicalSource:
         requested_scores = np.zeros(len(requested), np.float32)
         for segment, base, allowed in _segments_with_masks(eligible):
             end = base + segment.record.rows
-            start, stop = requested.searchsorted((base, end)) if len(requested) else (0, 0)
+            start, stop = bisect_left(requested, base), bisect_left(requested, end)
             rows, scores, requested_scores[start:stop] = _postings(segment).best_and_scores(
                 query.ids,
                 query.weights,
