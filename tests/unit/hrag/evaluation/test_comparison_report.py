@@ -295,5 +295,6 @@ def test_a_failed_search_is_shown_with_its_question() -> None:
 def test_a_judge_that_failed_is_a_warning_and_a_failed_call() -> None:
     report = replace(compared(1, 0), judge_error="no route", unstored=("x.pdf",))
     assert report.failed_calls == 1
-    assert "1 document could not be stored; questions about unstored" in report.all_warnings[0]
+    warning = "1 document could not be stored, so questions about it count as missed: x.pdf"
+    assert report.all_warnings[0] == warning
     assert "because the judge failed: no route" in report.all_warnings[-1]
