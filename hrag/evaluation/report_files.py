@@ -57,9 +57,10 @@ class Report:
             judged = (f"no answers were compared, because the judge failed: {self.judge_error}",)
         warnings = [*self.warnings, *retrieval, *judged]
         if self.unstored:
+            about = "it" if len(self.unstored) == 1 else "them"
             unstored = (
-                f"{counted(len(self.unstored), 'document')} could not be stored; questions about "
-                f"unstored documents count as missed: {listed(self.unstored)}"
+                f"{counted(len(self.unstored), 'document')} could not be stored, so questions "
+                f"about {about} count as missed: {listed(self.unstored)}"
             )
             warnings.insert(0, unstored)
         return tuple(warnings)

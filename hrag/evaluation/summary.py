@@ -214,7 +214,8 @@ def _warnings(
     unlocated = sum(gold.unlocated for gold in golds)
     if unlocated and not is_located:
         warnings.append(
-            f"{counted(unlocated, 'expected quote')} in no passage of any system, counted as missed"
+            f"no passage of any system has {counted(unlocated, 'expected quote')}; a quote that is "
+            "not found counts as missed"
         )
     elif unlocated:
         names = [
@@ -223,8 +224,9 @@ def _warnings(
             if gold.unlocated
         ]
         warnings.append(
-            f"{counted(unlocated, 'expected quote')}, of {counted(len(names), 'question')}, "
-            f"nowhere in the collection, so missed by every system: {listed(names)}"
+            f"the collection does not have {counted(unlocated, 'expected quote')} of "
+            f"{counted(len(names), 'question')}, so no system can find this; a quote that is "
+            f"nowhere counts as missed by every system: {listed(names)}"
         )
     results = [
         outcome
@@ -240,8 +242,8 @@ def _warnings(
         )
     for name, row in outcomes.items():
         for reason, count in _fallbacks(row).items():
-            searches = counted(count, "incomplete search", "incomplete searches")
-            warnings.append(f"{searches} of {name}: {reason}")
+            searches = counted(count, "search", "searches")
+            warnings.append(f"{searches} of {name} could not be complete: {reason}")
     if warning := few_questions(len(golds), "questions with gold"):
         warnings.append(warning)
     return tuple(warnings)

@@ -80,7 +80,7 @@ def test_a_comparison_writes_its_report_and_leaves_nothing_else(
     report = json.loads((tmp_path / "result.json").read_text("utf-8"))
     assert report["findings"]["first"] == first[0]
     assert len(report["questions"]) == QUESTIONS + 1
-    assert "are nowhere in the collection" in report["retrieval"]["warnings"][0]
+    assert "the collection does not have" in report["retrieval"]["warnings"][0]
     assert report["retrieval"]["warnings"][0].endswith(": typo")
     assert report["unstored"] == [str(broken)]
     assert report["where"] is None  # The store that was searched is removed.

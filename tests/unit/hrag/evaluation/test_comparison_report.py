@@ -211,13 +211,13 @@ def test_quotes_that_are_nowhere_are_named() -> None:
     located = {quotes[0]: (TextSpan("c", 0, 7),)}
     report = comparison(questions, {"standard": outcome}, located=located)
     (warning, _) = report.all_warnings
-    assert warning.startswith("11 expected quotes, of 11 questions, nowhere in the collection")
+    assert warning.startswith("the collection does not have 11 expected quotes of 11 questions")
     assert warning.endswith("by every system: q1, q2, q3, q4, q5, q6, q7, q8, q9, q10 and 1 more")
     nowhere = [question["gold"][0]["nowhere"] for question in page_data(report)["questions"]]
     assert nowhere == [False] + [True] * 11
     assert [bool(one.nowhere) for one in report.questions] == nowhere
     unknown = comparison(questions, {"standard": outcome}, located=None)
-    assert unknown.all_warnings[0].startswith("12 expected quotes in no passage")
+    assert unknown.all_warnings[0].startswith("no passage of any system has 12 expected quotes")
     assert not any(one.nowhere for one in unknown.questions)
 
 
@@ -295,5 +295,6 @@ def test_a_failed_search_is_shown_with_its_question() -> None:
 def test_a_judge_that_failed_is_a_warning_and_a_failed_call() -> None:
     report = replace(compared(1, 0), judge_error="no route", unstored=("x.pdf",))
     assert report.failed_calls == 1
-    assert "1 document could not be stored; questions about unstored" in report.all_warnings[0]
+    warning = "1 document could not be stored, so questions about it count as missed: x.pdf"
+    assert report.all_warnings[0] == warning
     assert "because the judge failed: no route" in report.all_warnings[-1]

@@ -270,7 +270,9 @@ def test_changes_between_searches_and_unlocated_quotes_give_warnings() -> None:
     figures = summarise(
         questions, systems, outcomes, TARGET, baseline="standard", seed=1, located={}
     )
-    assert figures.warnings[0].startswith("1 expected quote, of 1 question, nowhere")
+    assert figures.warnings[0].startswith(
+        "the collection does not have 1 expected quote of 1 question"
+    )
     assert figures.warnings[0].endswith(": second")
     assert "(sequence numbers 4 to 7)" in figures.warnings[1]
 
@@ -290,4 +292,4 @@ def test_incomplete_searches_are_reported_and_repeated_in_the_next_run(tmp_path:
     counts = {"the embedder is down": 1, "the reranker is slow": 1}
     assert figures.systems[0].fallbacks == counts
     assert as_json(figures)["systems"][0]["fallbacks"] == counts
-    assert "1 incomplete search of standard: the embedder is down" in figures.warnings
+    assert "1 search of standard could not be complete: the embedder is down" in figures.warnings
