@@ -8,7 +8,8 @@ def encode_fields(
 ) -> bytes:
     """Returns an encoded protobuf message. The element `n` of `values` is the field `n` + 1.
 
-    * An int is the value of a field of type uint32, uint64, bool or enum. 0 is left out.
+    * An int, also one of numpy, is the value of a field of type uint32, uint64, bool or enum. 0 is
+      left out.
     * A str is the value of a field of type string. An empty one is left out.
     * Bytes are an encoded message. It is written even if it is empty.
     * A tuple has the values of a repeated field, in order.

@@ -8,6 +8,7 @@ that consists of a vector and a few options.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -59,7 +60,7 @@ cdef Py_ssize_t bytes_of(object value) except -1:
         PyUnicode_AsUTF8AndSize(value, &count)
     elif isinstance(value, bytes):
         count = PyBytes_GET_SIZE(value)
-    elif value is not None and not isinstance(value, int):
+    elif value is not None and not PyIndex_Check(value):
         raise TypeError(f"a field must be an int, a str, bytes or None, not {type(value).__name__}")
     return FIELD_BYTES + count
 
@@ -80,7 +81,7 @@ cdef int put_value(Writer* writer, int field, object value) except -1:
         put_bytes(writer, PyBytes_AS_STRING(value), count)
         close(writer, field, count)
     else:
-        number = <uint64_t>value
+        number = <uint64_t>PyNumber_Index(value)  # A number of numpy becomes an int.
         if number:
             put_varint(writer, number)
             put_tag(writer, field, VARINT)

@@ -19,9 +19,9 @@ from hrag_fast import split_vector
 from retriever_svc.query_options import check_query
 
 # The cache has at most MAX_OPTIONS entries with keys of at most MAX_OPTION_BYTES bytes each. So it
-# takes a few MB at most, because the options of a query take several times the bytes of its key.
-MAX_OPTIONS = 512
-MAX_OPTION_BYTES = 1024
+# takes a few MB at most: the values of a filter take up to 50 times the bytes of the filter.
+MAX_OPTIONS = 256
+MAX_OPTION_BYTES = 512
 
 # The options that a request does not set are remembered too, with their defaults: Python reads an
 # attribute of an instance faster than one of its class.

@@ -74,7 +74,7 @@ def encoded_response(result: SearchResult[bytes]) -> bytes:
             result.matched_at_level,
             result.returned_at_level,
             result.candidates_considered,
-            result.exhausted,
+            bool(result.exhausted),  # It may be a bool of numpy, which is no number.
             result.sequence,
             encode_fields(
                 (

@@ -77,6 +77,24 @@ def test_fields_can_be_read_again(
     ]
 
 
+@given(search_results)
+def test_values_of_numpy_in_a_result_are_encoded(result: types.SearchResult) -> None:
+    plain = replace(result, passages=())
+    numbers = replace(
+        plain,
+        exhausted=np.bool_(plain.exhausted),
+        eligible_leaves=np.int64(plain.eligible_leaves % 2**63),
+    )
+    plain = replace(plain, eligible_leaves=plain.eligible_leaves % 2**63)
+    assert encoded_response(numbers) == encoded_response(plain)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert encode_fields((np.int64(3), np.uint32(0), np.uint64(2**63))) == encode_fields(
+        (3, 0, 2**63)
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "error"),
     [
