@@ -25,7 +25,9 @@ from benchmarks.sealed_store import sealed_store
 from hrag.types import DEFAULT_LIMIT
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER
-from hrag.wire.retriever import encoded_response, search_query_from, search_request
+from hrag.wire.encoded_results import encoded_response
+from hrag.wire.retriever import search_request
+from retriever_svc.search_requests import SearchRequests
 
 LEAVES = 100_000
 LEAVES_EACH = 100
@@ -50,10 +52,10 @@ def test_searches_of_eight_threads(report):
         searches = [corpus.dense_query(vector.tolist()) for vector in vectors]
         requests = [search_request(search).SerializeToString() for search in searches]
         processor_ms = {threads: [] for threads in THREADS}
+        parse = SearchRequests()
 
         def search(request: bytes) -> bytes:
-            query = search_query_from(pb.SearchRequest.FromString(request))
-            return encoded_response(pipeline.encoded(query, NEVER))
+            return encoded_response(pipeline.encoded(parse(request), NEVER))
 
         def per_second(threads: int, _round: int) -> float:
             began_s = time.process_time()

@@ -30,7 +30,7 @@ from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER, Deadline
-from hrag.wire.retriever import encoded_response
+from hrag.wire.encoded_results import encoded_response
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from retriever_svc.search_pipeline import Search

@@ -126,8 +126,11 @@ def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Ve
 
     If LMDB stores the document's tree, text and vectors in a single value, the result is not a
     copy, but points into LMDB's pages. So do not use the result after the transaction has ended.
-    Raises DataLoss if the vectors are missing or damaged, or if they have another size.
+    With dimension 0, nothing is read. Raises DataLoss if the vectors are missing or damaged, or if
+    they have another size.
     """
+    if not dimension:
+        return np.empty((count, 0), np.float32)
     stored = txn.contents.vectors(address)
     if len(stored) != count * dimension * _FLOAT_BYTES:
         raise DataLoss(

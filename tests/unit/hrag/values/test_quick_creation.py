@@ -35,7 +35,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("kind", "values"), VALUES)
 def test_a_value_equals_the_one_that_its_class_creates(kind, values):
-    value = created(kind, **values)
+    value = created(kind, dict(values))
     assert value == kind(**values)
     assert repr(value) == repr(kind(**values))
     assert hash(value) == hash(kind(**values))
