@@ -3,9 +3,9 @@
 
 `indexes_of` finds the places of rows in an array of rows.
 
-`rows_of_documents` makes a bitmap of documents, then one pass over all labels. No branch of this pass depends on the
-data. If half of the documents match, a CPU would mispredict half of such branches, which would take
-longer than all other work.
+`rows_of_documents` makes a bitmap of documents, then one pass over all labels. No branch of this
+pass depends on the data. If half of the documents match, a CPU would mispredict half of such
+branches, which would take longer than all other work.
 
 `_rows.pyi` is the documentation for callers; `tests/twins/rows.py` has the plain twin, which
 defines the right answer.

@@ -5,6 +5,10 @@ are the key of a cache, and a value of the cache has the options of the query: p
 checked. These three steps take several times as long as the look-up. They depend on nothing but the
 bytes: the tenant is an option too, and whether a caller may search for it is checked in each call.
 Requests with a text are not remembered, because texts seldom repeat.
+
+Long options, for example large filters, are left to the handler of the call. A request is parsed
+before its tenant and its rate limits are checked, so parsing must stay cheap: converting the
+largest filter takes thirty times as long as parsing it.
 """
 
 from dataclasses import fields
@@ -48,12 +52,12 @@ class SearchRequests:
     def __call__(self, encoded: bytes) -> CheckedQuery | pb.SearchRequest:
         """Returns the query of an encoded SearchRequest.
 
-        Returns the message itself if the query has a text, or if an option is not allowed: then the
-        handler of the call converts and checks the message, and raises the error. Raises
-        DecodeError if the bytes are no message.
+        Returns the message itself if the query has a text or long options, or if an option is not
+        allowed: then the handler of the call converts and checks the message, and raises the error.
+        Raises DecodeError if the bytes are no message.
         """
         split = split_vector(encoded, _VECTOR, _TEXT)
-        if split is None:
+        if split is None or len(split[0]) > MAX_OPTION_BYTES:
             return pb.SearchRequest.FromString(encoded)
         key, vector = split
         options = self._options.get(key)
@@ -65,8 +69,7 @@ class SearchRequests:
             except HragError:
                 return message
             options = {name: getattr(query, name) for name in _NAMES}
-            if len(key) <= MAX_OPTION_BYTES:
-                self._remember(key, options)
+            self._remember(key, options)
         return created(CheckedQuery, {**options, "query": vector})
 
     def _remember(self, key: bytes, options: dict[str, Any]) -> None:

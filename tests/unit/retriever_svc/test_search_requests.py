@@ -12,6 +12,7 @@ from hrag.filters import Match
 from hrag.types import SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_query_from, search_request
+from retriever_svc import search_requests
 from retriever_svc.query_options import check_query
 from retriever_svc.search_requests import (
     MAX_OPTION_BYTES,
@@ -23,6 +24,7 @@ from tests.support.documents.values import queries
 
 VECTOR = (1.0, 0.5)
 QUERY = SearchQuery("t", VECTOR, "c", limit=5, filter=Match("metadata.n", (1.0,)))
+LONG = replace(QUERY, filter=Match("metadata.n", ("x" * MAX_OPTION_BYTES,)))
 
 
 def encoded(query: SearchQuery) -> bytes:
@@ -85,9 +87,10 @@ def test_queries_that_differ_in_an_option_share_nothing(other: dict[str, Any]) -
         replace(QUERY, query=()),
         replace(QUERY, limit=0),
         replace(QUERY, tenant_id="../x"),
+        LONG,
     ],
 )
-def test_texts_and_refused_options_are_left_to_the_handler(query: SearchQuery) -> None:
+def test_texts_and_refused_and_long_options_are_left_to_the_handler(query: SearchQuery) -> None:
     requests = SearchRequests()
     for _ in range(2):
         assert requests(encoded(query)) == search_request(query)
@@ -110,12 +113,16 @@ def test_bytes_that_are_no_message_are_refused(more: bytes) -> None:
             SearchRequests()(encoded(QUERY) + more)
 
 
-def test_the_count_and_the_size_of_remembered_options_are_limited() -> None:
+def test_the_count_of_remembered_options_is_limited() -> None:
     requests = SearchRequests()
     for number in range(2 * MAX_OPTIONS + 1):
         requests(encoded(replace(QUERY, min_sequence=number)))
         assert len(requests) <= MAX_OPTIONS
-    remembered = len(requests)
-    long = replace(QUERY, filter=Match("metadata.n", ("x" * MAX_OPTION_BYTES,)))
-    assert isinstance(requests(encoded(long)), CheckedQuery)
-    assert len(requests) == remembered
+
+
+def test_long_options_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are converted in the handler, after the tenant and the rate limits were checked."""
+    converted = list[Any]()
+    monkeypatch.setattr(search_requests, "search_query_from", converted.append)
+    SearchRequests()(encoded(LONG))
+    assert not converted
