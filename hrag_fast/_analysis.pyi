@@ -88,10 +88,9 @@ class TermExtractor:
     Stems are cached in a cache of 2 MB and in one of about 1 MB. The first cache has the stems of
     up to 65,536 words of up to 24 bytes. It consists of sets of four words, in which words that are
     looked up move to the front, and a new word evicts the last one. The second cache has the stems
-    of up to 8,192 longer words. A look-up
-    compares whole words, not only their hashes. A third cache has the variants of up to 16,384
-    words and joined runs, in 5 MB. Threads may share an extractor: the GIL protects the caches,
-    even if `stem` releases the GIL.
+    of up to 8,192 longer words. A look-up compares whole words, not only their hashes. A third
+    cache has the variants of up to 16,384 words and joined runs, in 5 MB. Threads may share an
+    extractor: the GIL protects the caches, even if `stem` releases the GIL.
     """
 
     def __init__(

@@ -43,7 +43,9 @@ from hrag.values.search import (
 T = TypeVar("T")
 
 _NO_FUSION = Fusion()  # Only HYBRID fuses scores.
-_NO_SCORES: Mapping[int, float] = MappingProxyType({})  # Only a reranker scores chunks.
+# Only a search that is repeated for a reranker has these two; see `FindRequest`.
+_NO_SCORES: Mapping[int, float] = MappingProxyType({})
+_LEAST_CONSIDERED = 0
 
 # The modes whose passages are on the embedded level: the level whose chunks have vectors.
 _LEAF_MODES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
@@ -288,7 +290,7 @@ def find_request(
         query.top_sections or 0,
         query.summary_scope or SummaryScope.SECTIONS,
         _NO_SCORES,
-        0,
+        _LEAST_CONSIDERED,
         reply,
     )
 

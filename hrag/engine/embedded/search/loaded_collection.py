@@ -125,11 +125,7 @@ class LoadedCollection:
         If the current view is older, applies the missing changes to it first. Returns None if the
         current view is newer than the transaction.
         """
-        key = ("counters", self.number)
-        committed: Counters | None = txn.cache.get(key)
-        if committed is None:
-            committed = txn.counters.require(self.number)
-            txn.cache.keep(key, committed)
+        committed = txn.cache.once(("counters", self.number), txn.counters.require, self.number)
         view = self._view
         if view.sequence < committed.sequence:
             with self._advancing:

@@ -143,10 +143,7 @@ class EmbeddedReader:
         loaded; the snapshot is then opened again in another transaction.
         """
         key = ("collection", tenant_id, collection)
-        number: int | None = txn.cache.get(key)
-        if number is None:
-            number = find_collection(txn, tenant_id, collection)
-            txn.cache.keep(key, number)
+        number = txn.cache.once(key, find_collection, txn, tenant_id, collection)
         view = self._view_at(txn, number)
         if not summaries:
             if view is None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from hrag.engine.common.candidates import RowNumbers
 from hrag.engine.common.fetch import Fetch
-from hrag.engine.common.records import DocumentRecord, Usage
+from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.routed_sections import chosen_sections
 from hrag.engine.common.search import search
 from hrag.engine.common.section_choice import SectionChoice, choose_sections, with_documents
@@ -122,11 +122,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def sequence(self) -> int:
         """The sequence number of the tenant's last change in the snapshot."""
         key = ("usage", self._tenant_id)
-        usage: Usage | None = self._txn.cache.get(key)
-        if usage is None:
-            usage = read_usage(self._txn, self._tenant_id)
-            self._txn.cache.keep(key, usage)
-        return usage.sequence
+        return self._txn.cache.once(key, read_usage, self._txn, self._tenant_id).sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""

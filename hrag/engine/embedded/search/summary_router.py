@@ -116,7 +116,7 @@ class EmbeddedEvidence:
 
     def _summarised(self, number: int) -> Summarised:
         key = (self._summaries.view.collection, number)
-        return self._txn.cache.once(("summarised", *key), lambda: self._txn.summarised.require(key))
+        return self._txn.cache.once(("summarised", *key), self._txn.summarised.require, key)
 
 
 def rows_of_sections(view: View, sections: Sections) -> RowNumbers:

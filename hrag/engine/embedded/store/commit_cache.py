@@ -49,14 +49,15 @@ class CommitCache:
         self._bytes += size_bytes
         self._values[key] = value
 
-    def once(self, key: Hashable, read: Callable[[], T]) -> T:
+    def once(self, key: Hashable, read: Callable[..., T], *arguments: Any) -> T:
         """Returns the cached value under `key`.
 
-        If no value is cached under it, calls `read`, caches the result of `read` and returns it.
+        If no value is cached under it, calls `read` with the arguments, caches the result of `read`
+        and returns it. Arguments take less time than a closure, which each call would create.
         """
         value: T | None = self._values.get(key)
         if value is None:
-            value = read()
+            value = read(*arguments)
             self.keep(key, value)
         return value
 
