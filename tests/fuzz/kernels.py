@@ -1,18 +1,21 @@
 """Fuzzes the compiled kernels: `make fuzz SECONDS=60` runs this with sanitizers.
 
-Each target runs in a process of its own, which a sanitizer ends at the first fault. The inputs
-follow from the seed and their number, so a fault can be repeated:
+Each target runs in a process of its own, which a sanitizer ends at the first fault. As many run at
+once as there are processors. The inputs follow from the seed and their number, so a fault can be
+repeated:
 
     make fuzz TARGETS=graph SEED=7 ONLY=1234
 """
 
 import argparse
 import faulthandler
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import hrag_fast
@@ -111,7 +114,10 @@ def main() -> int:
         run_input(names[0], seed, options.only)
         return 0
     _write(f"seed {seed}; the kernels are in {folder}")
-    reports = [fuzz(name, seed, options.seconds / len(names)) for name in names]
+    processors = min(len(os.sched_getaffinity(0)), len(names))
+    seconds = options.seconds * processors / len(names)
+    with ThreadPoolExecutor(processors) as pool:
+        reports = list(pool.map(lambda name: fuzz(name, seed, seconds), names))
     failures = [report for report in reports if report is not None]
     _write(*failures)
     return len(failures)
