@@ -238,8 +238,8 @@ $(VENV)/.docs: $(STAMP) $(PINS)/docs.txt
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
-# Runs all benchmarks, also those with a million leaves and with PostgreSQL. It takes about an hour
-# and 12 GB of memory.
+# Runs all benchmarks, also those with a million leaves and with PostgreSQL. It takes half an
+# hour and 12 GB of memory.
 bench-full: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 

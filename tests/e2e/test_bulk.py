@@ -16,8 +16,8 @@ from tests.support.servers.processes import FAST, Running, running
 
 Results = Iterator[IngestResult | errors.HragError]
 
-# The most seconds that a stop of the indexer may take during a stream. The indexer must not wait for
-# the stream until it may no longer wait, so that limit is far higher.
+# The most seconds that a stop of the indexer may take during a stream. The indexer must not wait
+# for the stream until HRAG_DRAIN_S has passed, so that limit is far higher.
 EXIT_S = 30.0
 PATIENT = {**FAST, "HRAG_DRAIN_S": "300"}
 
@@ -122,9 +122,10 @@ def _stop_during_stream(
 ) -> tuple[list[str], str]:
     """Stops the indexer after `after` results.
 
-    Returns the ids of all documents that it confirmed, and the message of the error. If a connection
-    ends while its client sends, the client may miss the last messages: some results and the notice
-    that the service is stopping. Then gRPC's own message describes how the connection ended.
+    Returns the ids of all documents that it confirmed, and the message of the error. If a
+    connection ends while its client sends, the client may miss the last messages: some results and
+    the notice that the service is stopping. Then gRPC's own message describes how the connection
+    ended.
     """
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)

@@ -19,7 +19,8 @@ from hrag.gateway.protojson import json_reader
 
 # Requests and responses that are larger than these limits are converted in a thread. Converting 8
 # KiB of a request takes at most 5 ms, for the slowest request that a client can send. Converting 64
-# KiB of a service's response takes 1 ms.
+# KiB of a service's response takes 0.03 ms for common texts, 1 ms for control characters alone and
+# 4 ms for metadata of many small values.
 _SMALL_REQUEST_BYTES = 8 * 1024
 _SMALL_RESPONSE_BYTES = 64 * 1024
 _THREADS = 2  # The threads share the interpreter lock, so more threads would not be faster.
