@@ -84,7 +84,8 @@ def _explorers(browser: Browser) -> Iterator[Open]:
 
     def open_explorer(gateway: Gateway, **context: Any) -> Explorer:
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **context}
-        new_context = browser.new_context(**options)
+        # Without motion, colours and places are final at once.
+        new_context = browser.new_context(reduced_motion="reduce", **options)
         new_context.set_default_timeout(TIMEOUT_MS)
         explorers.append(Explorer(new_context.new_page(), gateway.url))
         return explorers[-1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -13,7 +14,8 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Route
 
-TIMEOUT_MS = 15_000
+# Much more than a page needs, because the machine may stand still for some seconds.
+TIMEOUT_MS = 60_000
 # Chromium writes this to the console when a call fails, also if the page handles the error.
 _FAILED_CALL = "Failed to load resource"
 # The next call of `method` gets a reply with `status` whose body breaks off.
@@ -100,13 +102,38 @@ class Explorer:
 
         def send_stopped_call() -> None:
             until(lambda: self.page.wait_for_timeout(10) or stopped)
-            with self.page.expect_event("requestfinished"):
+            request = stopped[0].request
+            with self.page.expect_event("requestfinished", lambda ended: ended == request):
                 stopped[0].continue_()
             # After the next frame, the page has handled the reply.
             self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
         self.page.route(f"**/{method}", stop, times=1)
         return send_stopped_call
+
+    @contextmanager
+    def collections_read_again(self) -> Iterator[None]:
+        """Waits after the block until the page has read the collections of the tenant again.
+
+        Another key and each upload cause this. When the collections have arrived, the page ends
+        the search that runs, and may remove the results that it shows.
+        """
+        choices = self.page.locator(".scope-bar select")
+        # The page replaces all choices when it has read the collections.
+        choices.evaluate("(select) => select.append(document.createElement('hr'))")
+        yield
+        expect(choices.locator("hr")).to_have_count(0)
+
+    def use_key(self, key: str) -> None:
+        """Sets the API key, and waits until the page has used it to read the collections."""
+        self.page.get_by_role("button", name="API key").click()
+        self.page.get_by_label("API key or token").fill(key)
+        with self.collections_read_again():
+            self.page.get_by_role("button", name="Use this key").click()
+
+    def wait_until_loaded(self) -> None:
+        """Waits until no part of the page waits for a reply."""
+        expect(self.page.locator(".loading")).to_have_count(0)
 
     def change_address(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
         """Changes the address of the loaded page, as a link in the page does."""

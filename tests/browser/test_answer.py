@@ -156,6 +156,7 @@ def test_a_question_may_refer_to_the_questions_before(explorer: Explorer, served
     served.chat.inject(refuse(400))
     ask_next(explorer, "why?")
     expect(passages.locator(".warning")).to_contain_text("Words of the last questions were added")
+    expect(explorer.region("Answer").get_by_text("The model ended its answer.")).to_be_visible()
     expect(conversation.get_by_role("listitem")).to_have_count(2)
     conversation.get_by_role("button", name="New conversation").click()
     expect(conversation).to_be_hidden()

@@ -29,9 +29,10 @@ APPEARANCES = {
 
 
 def assert_accessible(explorer: Explorer) -> None:
-    """Fails if axe-core finds serious or critical violations."""
+    """Waits until the page is loaded; fails if axe-core finds serious or critical violations."""
     from axe_playwright_python.sync_playwright import Axe
 
+    explorer.wait_until_loaded()
     violations = Axe().run(explorer.page).response["violations"]
     serious = [
         violation for violation in violations if violation["impact"] in ("serious", "critical")
@@ -61,7 +62,6 @@ def test_every_view_is_accessible(opened: Open, served: Served, name: str) -> No
     assert_fits(explorer)
     for view in VIEWS[1:]:
         explorer.page.locator(f"#tab-{view}").click()
-        explorer.page.wait_for_load_state("networkidle")
         assert_accessible(explorer)
         assert_fits(explorer)
     explorer.show("documents", doc="manual.md", chunk="manual.md#0.2", lang=lang)
@@ -170,7 +170,7 @@ def test_long_names_and_words_fit(explorer: Explorer, served: Served, width: int
     served.chat.inject(says(f"{word} [1]."))
     page.set_viewport_size({"width": width, "height": 900})
     explorer.show("search", name, tenant=tenant, q=f"gasket {word}", filter=f"source~is~{word}")
-    page.wait_for_load_state("networkidle")
+    explorer.wait_until_loaded()
     assert_fits(explorer)
     header = page.get_by_role("banner").bounding_box()
     assert header
@@ -183,7 +183,7 @@ def test_long_names_and_words_fit(explorer: Explorer, served: Served, width: int
     assert output.evaluate("(each) => each.scrollWidth <= each.clientWidth")
     for view in ("documents", "upload", "collections", "server"):
         page.locator(f"#tab-{view}").click()
-        page.wait_for_load_state("networkidle")
+        explorer.wait_until_loaded()
         assert_fits(explorer)
     page.locator("#tab-documents").click()
     page.get_by_role("rowheader").get_by_role("button").click()

@@ -114,9 +114,7 @@ def test_typescript_sends_the_same_search(
 def test_a_key_is_never_part_of_the_code(explorer: Explorer) -> None:
     explorer.show(q="gasket")
     page = explorer.page
-    page.get_by_role("button", name="No API key").click()
-    page.get_by_label("API key or token").fill(KEY)
-    page.get_by_role("button", name="Use this key").click()
+    explorer.use_key(KEY)
     expect(explorer.search("gasket").first).to_be_visible()
     page.get_by_text("This search as code").click()
     for language, place in (

@@ -10,7 +10,7 @@ import pytest
 
 from hrag.types import Document
 from tests.browser.explorer import Explorer, expect
-from tests.browser.site import ATTACK, GUIDE, TENANT
+from tests.browser.site import ATTACK
 from tests.browser.test_untrusted import assert_harmless
 from tests.support.servers.openai_server import says
 
@@ -251,23 +251,21 @@ def test_passages_and_documents_show_markdown_or_the_stored_text(
     explorer: Explorer, served: Served
 ) -> None:
     table = "## Torques\n\n| part | torque |\n| --- | --- |\n| sprocket | **35 Nm** |\n"
-    client = served.running.client
-    client.ingest(TENANT, Document(table, "torques.md"), collection=GUIDE)
-    try:
-        explorer.show(collection=GUIDE)
-        passage = explorer.search("sprocket").first
-        expect(passage.get_by_role("cell")).to_have_text(["sprocket", "35 Nm"])
-        assert explorer.marked("term", passage) == "sprocket"
-        explorer.region("Results of setting A").get_by_role("switch", name="Text as stored").check()
-        expect(passage).to_contain_text("| sprocket | **35 Nm** |")
-        assert explorer.marked("term", passage) == "sprocket"
-        passage.get_by_role("button", name="Open in document").click()
-        text = explorer.region("Text")
-        expect(text).to_contain_text("| sprocket | **35 Nm** |")
-        explorer.panel("Documents").get_by_role("switch", name="Text as stored").uncheck()
-        expect(text.get_by_role("cell")).to_have_text(["sprocket", "35 Nm"])
-    finally:
-        client.delete_document(TENANT, "torques.md", collection=GUIDE)
+    # Another tenant, because documents of the collection GUIDE make the indexer call the model.
+    tenant = "mechanic"
+    served.running.client.ingest(tenant, Document(table, "torques.md"))
+    explorer.show("search", "default", tenant=tenant)
+    passage = explorer.search("sprocket").first
+    expect(passage.get_by_role("cell")).to_have_text(["sprocket", "35 Nm"])
+    assert explorer.marked("term", passage) == "sprocket"
+    explorer.region("Results of setting A").get_by_role("switch", name="Text as stored").check()
+    expect(passage).to_contain_text("| sprocket | **35 Nm** |")
+    assert explorer.marked("term", passage) == "sprocket"
+    passage.get_by_role("button", name="Open in document").click()
+    text = explorer.region("Text")
+    expect(text).to_contain_text("| sprocket | **35 Nm** |")
+    explorer.panel("Documents").get_by_role("switch", name="Text as stored").uncheck()
+    expect(text.get_by_role("cell")).to_have_text(["sprocket", "35 Nm"])
 
 
 def test_source_code_is_not_markdown(explorer: Explorer, served: Served) -> None:

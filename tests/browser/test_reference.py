@@ -47,6 +47,12 @@ def send(section: Locator) -> None:
     section.get_by_role("button", name="Send").click()
 
 
+def whole_reply(section: Locator) -> Locator:
+    """Waits until the reply has arrived whole; returns the element that shows it."""
+    expect(section.get_by_role("button", name="Send")).to_be_enabled()
+    return section.get_by_label("Reply of")
+
+
 def curl_of(section: Locator) -> str:
     return section.get_by_label("with curl").inner_text()
 
@@ -63,7 +69,7 @@ def test_the_examples_of_all_methods_can_be_sent(reference: Explorer) -> None:
         section = tried(reference, name)
         send(section)
         expect(section.get_by_role("status")).to_contain_text("HTTP 200 after")
-        expect(section.get_by_label("Reply of")).not_to_be_empty()
+        expect(whole_reply(section)).not_to_be_empty()
         section.get_by_text("Try it").click()
 
 
@@ -76,7 +82,7 @@ def test_a_call_is_changed_sent_and_shown_for_curl(reference: Explorer) -> None:
     assert json.loads(body.input_value())["tenantId"] == TENANT
     send(section)
     expect(section.get_by_role("status")).to_contain_text("HTTP 200")
-    shown = json.loads(section.get_by_label("Reply of").inner_text())
+    shown = json.loads(whole_reply(section).inner_text())
     command = ["bash", "-c", f"{curl_of(section)} --silent"]
     printed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     assert shown["passages"] == printed["passages"] != []

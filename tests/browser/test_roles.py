@@ -12,7 +12,6 @@ from hrag.client import Client
 from hrag.server.auth import Role
 from hrag.types import Document
 from tests.browser.explorer import Explorer, expect
-from tests.browser.test_access import use_key
 from tests.browser.test_appearance import assert_accessible
 from tests.support.servers.credentials import TENANT, new_key
 from tests.support.servers.gateways import Gateway, gateway_to
@@ -103,7 +102,7 @@ def test_what_a_role_does_not_permit_is_disabled(opened: Open, keys: Keys, role:
     explorer.expects_failed_calls = True  # The first calls have no key.
     explorer.show("server", "default", tenant=TENANT)
     with explorer.page.expect_response("**/GetServerInfo"):
-        use_key(explorer, keys.keys[role])
+        explorer.use_key(keys.keys[role])
     expect(explorer.panel("Settings")).to_contain_text("Your role")
     tested: dict[str, Locator] = {}
     for view in ("collections", "upload", "documents", "document"):
@@ -131,7 +130,7 @@ def test_another_key_changes_what_is_enabled(opened: Open, keys: Keys) -> None:
     create = explorer.page.get_by_role("button", name="New collection")
     expect(create).to_be_enabled()  # The role is unknown.
     for role in (Role.READ, Role.ADMIN, Role.READ):
-        use_key(explorer, keys.keys[role])
+        explorer.use_key(keys.keys[role])
         expect(create).to_be_enabled(enabled=role is Role.ADMIN)
     explorer.page.get_by_label("Language").select_option("zh-Hans")
     expect(explorer.panel("集合")).to_contain_text("此密钥的角色是 read")
@@ -141,7 +140,7 @@ def test_dropped_files_of_a_reader_are_not_sent(opened: Open, keys: Keys) -> Non
     explorer = opened(keys.gateway)
     explorer.expects_failed_calls = True
     explorer.show("upload", "default", tenant=TENANT)
-    use_key(explorer, keys.keys[Role.READ])
+    explorer.use_key(keys.keys[Role.READ])
     expect(explorer.page.get_by_role("button", name="Choose files")).to_be_disabled()
     explorer.page.evaluate(
         """() => {
@@ -164,7 +163,7 @@ def test_a_page_that_does_not_know_the_role_shows_the_reason_of_each_refusal(
     explorer.expects_failed_calls = True
     explorer.page.route("**/GetServerInfo", lambda call: call.fulfill(json={"version": "0"}))
     explorer.show("documents", "default", tenant=TENANT)
-    use_key(explorer, keys.keys[Role.READ])
+    explorer.use_key(keys.keys[Role.READ])
     page, asked = explorer.page, explorer.page.get_by_role("dialog")
     page.get_by_role("checkbox", name="Select pets").check()
     page.get_by_role("button", name="Delete 1 document").click()

@@ -254,7 +254,7 @@ def test_the_address_of_the_page_contains_the_search(explorer: Explorer) -> None
     explorer.setting("A").get_by_label("Mode").select_option("CONTEXT")
     explorer.setting("A").get_by_label("Token budget").fill("77")
     expect(explorer.search("gasket").first).to_be_visible()
-    explorer.open(explorer.page.url)
+    explorer.open(explorer.page.evaluate("location.href"))
     expect(explorer.passages().first).to_contain_text("gasket")
     expect(explorer.setting("A").get_by_label("Token budget")).to_have_value("77")
 
@@ -279,6 +279,7 @@ def test_a_link_in_the_same_tab_opens_its_search(explorer: Explorer) -> None:
 def test_going_back_to_a_search_does_not_repeat_it(explorer: Explorer) -> None:
     explorer.show()
     passage = explorer.search("gasket").first
+    expect(passage).to_be_visible()
     searches: list[str] = []
     explorer.page.on(
         "request", lambda sent: searches.append(sent.url) if "Search" in sent.url else None

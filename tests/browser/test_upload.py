@@ -35,18 +35,21 @@ def choose_files(explorer: Explorer, *uploads: tuple[str, bytes]) -> None:
 def test_files_are_stored_and_found(explorer: Explorer) -> None:
     explorer.show("upload", collection="", tenant="uploader")
     upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
-    explorer.page.evaluate(_DROP, ["dropped.md", "# Dropped\n\nZebras graze at dawn."])
+    with explorer.collections_read_again():
+        explorer.page.evaluate(_DROP, ["dropped.md", "# Dropped\n\nZebras graze at dawn."])
     expect(upload).to_contain_text("created")
     expect(upload).to_contain_text("dropped.md")
-    choose_files(
-        explorer,
-        ("a note.txt", "Giraffes 🦒 eat leaves.".encode()),
-        ("four.pdf", pdf_of(["Lions roar."])),
-    )
+    with explorer.collections_read_again():
+        choose_files(
+            explorer,
+            ("a note.txt", "Giraffes 🦒 eat leaves.".encode()),
+            ("four.pdf", pdf_of(["Lions roar."])),
+        )
     expect(upload).to_have_count(3)
     expect(upload.filter(has_text="a note.txt")).to_contain_text("a_note.txt-")
     expect(upload.filter(has_text="four.pdf")).to_contain_text("created")
-    choose_files(explorer, ("four.pdf", pdf_of(["Lions roar."])))
+    with explorer.collections_read_again():
+        choose_files(explorer, ("four.pdf", pdf_of(["Lions roar."])))
     expect(upload.first).to_contain_text("unchanged")
     explorer.page.get_by_role("tab", name="Documents").click()
     expect(explorer.panel("Documents").get_by_role("rowheader")).to_have_count(3)
@@ -163,7 +166,7 @@ def test_progress_is_shown(explorer: Explorer) -> None:
           if (row) window.shown.push(row.textContent);
         }).observe(document, { subtree: true, childList: true });"""
     )
-    explorer.show("upload", collection="", tenant="uploader")
+    explorer.show("upload", collection="", tenant="sender")
     choose_files(explorer, ("long.txt", b"Owls hunt at night. " * 20_000))
     upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
     expect(upload).to_contain_text("created")

@@ -40,7 +40,7 @@ MODES = ("STANDARD", "SMALL_TO_BIG", "AUTO_MERGE", "SENTENCE_WINDOW", "SUMMARY_F
 # The client sends keepalive pings at this interval on a connection that makes no call for so long.
 PING_MS, IDLE_MS = 6_000, 32_000
 _PROGRAM = Path(__file__).with_name("client.mjs")
-_PROGRAM_S = 180.0
+_PROGRAM_S = 240.0
 
 
 class Chat(OpenAIServer):

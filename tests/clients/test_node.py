@@ -33,7 +33,9 @@ _METADATA = {
     "until": None,
     "of": ["cats", {"dogs": 2}],
 }
-_DEADLINE_MS = 300
+# The deadline of a call in client.mjs, and a time in which it ends even on a busy machine. Without
+# its deadline, the call would take 30 seconds.
+_DEADLINE_MS, _ENDED_MS = 300, 20_000
 
 
 def _reason(failure: Any) -> str:
@@ -205,7 +207,7 @@ def test_a_sequence_number_that_javascript_would_round_arrives_exactly(reported:
 def test_a_deadline_or_a_cancellation_ends_a_call(reported: Reported) -> None:
     part = reported("deadlines")
     assert part["code"] == "DEADLINE_EXCEEDED"
-    assert _DEADLINE_MS - 50 < part["took_ms"] < _DEADLINE_MS + 1_000
+    assert _DEADLINE_MS - 50 < part["took_ms"] < _ENDED_MS
     assert part["cancelled"] == "CANCELLED"
 
 
@@ -214,7 +216,7 @@ def test_a_model_stops_writing_for_a_client_that_has_left(
 ) -> None:
     # The client has cancelled each answer that the server did not refuse.
     assert reported("errors")["busy"]["code"] == "RESOURCE_EXHAUSTED"
-    until(lambda: secured.chat.streams_left > 0, 10)
+    until(lambda: secured.chat.streams_left > 0)
 
 
 def test_the_reply_has_the_request_id_of_the_call(reported: Reported) -> None:

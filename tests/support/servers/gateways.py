@@ -103,6 +103,8 @@ def gateway_settings(indexer: str, retriever: str, **variables: object) -> Gatew
         "HRAG_INDEXER_ADDRESS": indexer,
         "HRAG_RETRIEVER_ADDRESS": retriever,
         "HRAG_DRAIN_S": 2.0,
+        # The machine may stand still while a request arrives.
+        "HRAG_ARRIVAL_TIMEOUT_S": 60.0,
     }
     return GatewaySettings(**defaults | variables)
 

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import count
@@ -209,7 +209,7 @@ class PostgresServer:
         children = children_of(self.pid)
         self._end(signal.SIGKILL)
         for pid in children:
-            _kill(pid)
+            _signal(pid, signal.SIGKILL)
         until(lambda: not any(map(is_alive, children)))
 
     def standby(self) -> "PostgresServer":
@@ -229,14 +229,16 @@ class PostgresServer:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stops all processes of the server inside the block, as on a machine that hangs."""
+        # A stopped postmaster starts no more children.
+        os.kill(self.pid, signal.SIGSTOP)
         pids = {self.pid, *children_of(self.pid)}
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
         try:
+            for pid in pids:
+                _signal(pid, signal.SIGSTOP)
             yield
         finally:
             for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+                _signal(pid, signal.SIGCONT)
 
     def close(self) -> None:
         """Ends the server at once and removes its folder.
@@ -330,12 +332,10 @@ def _can_run(binaries: Path, user: dict[str, Any]) -> bool:
     return ended.returncode == 0
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        # The process has ended with its parent.
-        return
+def _signal(pid: int, sent: signal.Signals) -> None:
+    """Sends a signal to a process of the server, unless the process has ended meanwhile."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, sent)
 
 
 def hosts(*servers: PostgresServer, **more: str) -> str:

@@ -27,8 +27,8 @@ from tests.support.until import until
 
 # The niceness is 0, because an indexer of low priority would seal too late while other tests run.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
-START_S = 30.0
-STOP_S = 20.0
+START_S = 60.0
+STOP_S = 40.0
 _DEBUG = {"HRAG_LOG_LEVEL": "debug"}
 
 
