@@ -13,12 +13,13 @@ from hrag import errors
 from hrag.client import Client
 from hrag.types import Document, IngestOutcome, IngestResult
 from tests.support.servers.processes import FAST, Running, running
+from tests.support.until import GROWING_S, PATIENCE_S
 
 Results = Iterator[IngestResult | errors.HragError]
 
-# The most seconds that a stop of the indexer may take during a stream. The indexer must not wait for
-# the stream until it may no longer wait, so that limit is far higher.
-EXIT_S = 30.0
+# The most seconds that a stop of the indexer may take during a stream. The indexer must not wait
+# for the stream until it may no longer wait, so that limit is far higher.
+EXIT_S = PATIENCE_S
 PATIENT = {**FAST, "HRAG_DRAIN_S": "300"}
 
 
@@ -74,7 +75,7 @@ def test_a_client_may_wait_for_each_result_before_it_sends_more(
 
     def one_by_one() -> Iterator[Document]:
         for document in islice(_documents(), 30):
-            assert answered.wait(10)
+            assert answered.wait(PATIENCE_S)
             answered.clear()
             yield document
 
@@ -122,9 +123,10 @@ def _stop_during_stream(
 ) -> tuple[list[str], str]:
     """Stops the indexer after `after` results.
 
-    Returns the ids of all documents that it confirmed, and the message of the error. If a connection
-    ends while its client sends, the client may miss the last messages: some results and the notice
-    that the service is stopping. Then gRPC's own message describes how the connection ended.
+    Returns the ids of all documents that it confirmed, and the message of the error. If a
+    connection ends while its client sends, the client may miss the last messages: some results and
+    the notice that the service is stopping. Then gRPC's own message describes how the connection
+    ended.
     """
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)
@@ -165,7 +167,7 @@ def test_a_stop_ends_a_stream_that_waits_for_its_client(data_dir: Path) -> None:
 
     def silent() -> Iterator[Document]:
         yield from islice(_documents(), 10)
-        over.wait(30)
+        over.wait(2 * EXIT_S)
 
     with running(data_dir, PATIENT) as services:
         answered, message = _stop_during_stream(services, silent(), 10)
@@ -192,7 +194,7 @@ def test_documents_are_stored_if_the_client_leaves_after_their_results(
 
 def test_a_deadline_ends_a_stream(client: Client, tenant: str) -> None:
     answered: list[str] = []
-    for timeout_s in (1, 4, 16):  # A slow machine needs longer for the first documents.
+    for timeout_s in GROWING_S:
         with pytest.raises(errors.DeadlineExceeded):
             answered.extend(
                 _stored(result).document_id
@@ -205,4 +207,4 @@ def test_a_deadline_ends_a_stream(client: Client, tenant: str) -> None:
 
 
 def test_a_stream_without_documents_ends(client: Client, tenant: str) -> None:
-    assert list(client.ingest_many(tenant, [], timeout_s=10)) == []
+    assert list(client.ingest_many(tenant, [], timeout_s=PATIENCE_S)) == []
