@@ -29,6 +29,8 @@ from tests.support.until import PATIENCE_S, until
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
 START_S = PATIENCE_S
 STOP_S = 20.0
+# A health check that has no answer after this time is repeated.
+_HEALTH_S = 20.0
 _DEBUG = {"HRAG_LOG_LEVEL": "debug"}
 
 
@@ -124,7 +126,7 @@ class Process:
             health = health_pb2_grpc.HealthStub(channel)
             try:
                 requests = map(_health_request, ("", self.service.health_name))
-                statuses = {health.Check(each, timeout=PATIENCE_S).status for each in requests}
+                statuses = {health.Check(each, timeout=_HEALTH_S).status for each in requests}
             except grpc.RpcError:
                 return False
         return statuses == {health_pb2.HealthCheckResponse.SERVING}
