@@ -30,7 +30,7 @@ def ask(stack: Stack) -> Iterator[Ask]:
         if token:
             headers["authorization"] = f"Bearer {token}"
         body = json.dumps(values).encode() if values else None
-        with urlopen(Request(f"http://{address}{path}", body, headers), timeout=10) as reply:
+        with urlopen(Request(f"http://{address}{path}", body, headers), timeout=60) as reply:
             answer: dict[str, Any] = json.load(reply)
             return answer
 

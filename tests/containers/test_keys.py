@@ -17,8 +17,6 @@ from tests.support.servers.credentials import id_of
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-REFUSED_WITHIN_S = 2.0
-
 
 def test_calls_without_a_key_are_refused(stack):
     with stack.client(ClientCredentials()) as client:
@@ -42,14 +40,14 @@ def test_a_key_created_while_services_run_is_valid_for_its_tenant_and_role(stack
             client.delete_collection("globex", "default")
 
 
-def test_a_revoked_key_is_refused_within_two_seconds(stack):
+def test_a_revoked_key_is_refused(stack):
     key = new_key(stack)
     with stack.client(ClientCredentials(key)) as client:
         client.list_collections("acme")
         done = stack.engine.keys("revoke", id_of(key))
         assert done.returncode == 0, done.stderr
         for call in (lambda: client.list_collections("acme"), client.server_info):
-            eventually(lambda call=call: _is_refused(call), "it is refused", REFUSED_WITHIN_S)
+            eventually(lambda call=call: _is_refused(call), "it is refused")
     assert f"key {id_of(key)} is revoked" in done.stdout
 
 

@@ -55,13 +55,13 @@ def test_all_connections_use_tls_and_the_published_address_is_reachable(
         client.ingest("tls", Document("Cats sleep. Dogs bark.", "pets"))
         assert client.search("tls", "what do dogs do?").passages
     with stack.client() as plain, pytest.raises(ServiceUnavailable):
-        plain.search("tls", "what do dogs do?", timeout_s=3)
+        plain.search("tls", "what do dogs do?", timeout_s=60)
     context = ssl.create_default_context(cafile=str(authority.ca_file))
     context.set_alpn_protocols(["h2"])
     for service in (INDEXER, RETRIEVER):
         port = int(stack.addresses[service].rpartition(":")[2])
         with (
-            socket.create_connection((PUBLISHED_ADDRESS, port), timeout=5) as tcp,
+            socket.create_connection((PUBLISHED_ADDRESS, port), timeout=60) as tcp,
             context.wrap_socket(tcp, server_hostname="localhost") as wire,
         ):
             assert wire.selected_alpn_protocol() == "h2"

@@ -35,7 +35,7 @@ from tests.crash.load import (
 from tests.crash.verify import ExactSearch, check_beside_services, settle
 from tests.support.servers.processes import Process
 from tests.support.servers.stores import check_store
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 LARGE = "large"
 TENANTS = (LARGE, SMALL)
@@ -51,7 +51,7 @@ _ROOT = Path(__file__).parents[2]
 # Under load, an indexer reaches each crash point within this time; most points, within a second.
 _POINT_LIMIT_S = 60.0
 # Within this time after the end of a service, its clients have noticed that it has ended.
-_ENDING_S = 15.0
+_ENDING_S = PATIENCE_S
 
 # A launcher installs crash points and then runs the indexer.
 _AT_POINT = replace(INDEXER, module="tests.crash.indexer_at_point")

@@ -23,7 +23,9 @@ class FileLedger:
         self.acknowledged = 0
         self._path = path
         if path.exists():
-            for line in path.read_text().splitlines():
+            # The other process may be writing the last line in this moment.
+            whole, _, _ = path.read_text().rpartition("\n")
+            for line in whole.splitlines():
                 self._apply(*json.loads(line))
 
     def send(self, key: DocumentKey, *, stores: bool) -> Write:

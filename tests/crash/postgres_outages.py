@@ -42,7 +42,8 @@ PREPARE_AFTER = 1
 _SLEEP = "SELECT pg_sleep(60)"
 _LOCK = 1
 _WAIT = f"SELECT pg_advisory_xact_lock({_LOCK})"
-_LONG_S = 60.0
+LONG_S = 60.0
+"""The deadline of calls that have time enough for each of their statements."""
 _SHORT_S = 0.25
 _PREPARED = "SELECT name FROM pg_prepared_statements"
 
@@ -281,7 +282,7 @@ class Kind:
     """
 
     act: Callable[[Site, Connection], None]
-    deadline_s: float = _LONG_S
+    deadline_s: float = LONG_S
     needs_caller: bool = False
     needs_proxy: bool = False
     at_waits: bool = False

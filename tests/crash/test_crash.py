@@ -31,6 +31,7 @@ def _run(data_dir: Path, kills: list[Kill], seed: int, capsys: pytest.CaptureFix
     return run.tally
 
 
+@pytest.mark.timeout(600)
 def test_a_few_kills_lose_no_acknowledged_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -260,6 +260,7 @@ def _run(folder: Path, kinds: list[str], seed: int, capsys: pytest.CaptureFixtur
     return run
 
 
+@pytest.mark.timeout(600)
 def test_a_few_kills_lose_no_acknowledged_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

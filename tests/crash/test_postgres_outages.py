@@ -8,12 +8,12 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tests.crash.postgres_calls import CALLS, MAINTENANCE
-from tests.crash.postgres_outages import QUICK, SLOW, Kind, Site, site
+from tests.crash.postgres_outages import LONG_S, QUICK, SLOW, Kind, Site, site
 from tests.support.servers.postgres_server import PostgresServer, why_not
 
 pytestmark = pytest.mark.postgres
@@ -46,7 +46,7 @@ class OutageRun:
         if at is None:
             at = 1 + self._draw.randrange(self.site.count_points(name, kind))
         try:
-            happened = self.site.interrupt(name, kind, at)
+            happened = self._interrupt(name, kind, at)
             self.site.verify(name, kind, self._draw.choice(list(CALLS)))
         except BaseException as error:
             error.add_note(f"seed {self.seed}, {kind_name} at statement {at} of {name}")
@@ -54,6 +54,16 @@ class OutageRun:
         if happened:
             self.outages[kind_name] += 1
             self.calls[name] += 1
+
+    def _interrupt(self, name: str, kind: Kind, at: int) -> bool:
+        """Causes an outage in a call; returns False if the call sends fewer statements.
+
+        If the machine pauses, a caller's deadline may pass before the statement. Then the call is
+        repeated with a later deadline.
+        """
+        factors = (1, 8, 64) if kind.deadline_s < LONG_S else (1,)
+        kinds = (replace(kind, deadline_s=factor * kind.deadline_s) for factor in factors)
+        return any(self.site.interrupt(name, each, at) for each in kinds)
 
     def interrupt_maintenance(self, every: int) -> None:
         """Ends maintenance at every `every`-th exchange with the server, and continues it.

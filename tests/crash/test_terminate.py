@@ -22,16 +22,15 @@ from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gon
 from tests.crash.verify import ExactSearch, settle
 from tests.support.servers.forked import program_with_output
 from tests.support.servers.processes import Running, running
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 _TENANT = "large"
 _STREAMED = "streamed"
 # The client of the long stream waits for this time before each document. So it does not write too
 # many documents, all of which are verified.
 _BETWEEN_S = 0.005
-_START_S = 60.0
-_EXIT_S = 10.0
-_HUNG_S = 15.0
+# The seconds in which a service ends that has to do so soon. It does not wait for its clients.
+_EXIT_S = PATIENCE_S
 
 
 @dataclass
@@ -80,11 +79,11 @@ def test_sigterm_under_load_loses_no_acknowledged_write(tmp_path: Path) -> None:
         with ThreadPoolExecutor(len(workers)) as threads:
             tasks = [threads.submit(work_until_gone, worker, Event()) for worker in workers]
             try:
-                until(lambda: _well_under_way(workers, stream), _START_S)
+                until(lambda: _well_under_way(workers, stream))
                 assert not any(task.done() for task in tasks)
                 _stop_both(services)
                 for task in tasks:
-                    task.result(_HUNG_S)
+                    task.result(PATIENCE_S)
             finally:
                 client.close()  # If a call hangs, this ends it.
     with running(data_dir, VARIABLES) as services:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from hrag.cli.processes import RETRIEVER
+from hrag.client import Client
 from hrag.types import Document, Page
 from tests.support.servers import stores
 from tests.support.servers.openai_server import OpenAIServer
-from tests.support.servers.processes import FAST, Running, running
+from tests.support.servers.processes import FAST, Running, running, started
 
 _HERE = Path(__file__).parent
 CHAT_KEY = "sk-test-4711"
@@ -100,25 +102,42 @@ def chat_endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 def answering(
     chat_endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """Services with a chat model, few concurrent answers and a short time limit for the model."""
-    settings = {
+    """Services with a chat model and few concurrent answers."""
+    with running(tmp_path_factory.mktemp("chat") / "store", _with_model(chat_endpoint)) as both:
+        yield both
+
+
+@pytest.fixture(scope="session")
+def impatient(answering: Running, chat_endpoint: OpenAIServer) -> Iterator[Client]:
+    """A client of a second retriever, which waits for the chat model for half a second only."""
+    settings = {**_with_model(chat_endpoint), "HRAG_CHAT_TIMEOUT_S": "0.5"}
+    with (
+        started(RETRIEVER, answering.data_dir, settings) as retriever,
+        Client(answering.indexer.address, retriever.address) as client,
+    ):
+        retriever.wait_until_serving()
+        yield client
+
+
+def _with_model(chat_endpoint: OpenAIServer) -> dict[str, str]:
+    return {
+        **FAST,
         "HRAG_CHAT_MODEL": "test-model",
         "HRAG_CHAT_BASE_URL": chat_endpoint.base_url,
         "HRAG_CHAT_API_KEY": CHAT_KEY,
-        "HRAG_CHAT_TIMEOUT_S": "0.5",
+        "HRAG_STANDALONE_TIMEOUT_S": "60",
         # Text is sent as it arrives from the first answer on.
         "HRAG_CHAT_REASONING_TAGS": "both",
         "HRAG_ANSWER_MAX_TOKENS": str(MAX_TOKENS),
         "HRAG_THREADS": str(AT_A_TIME + 1),
     }
-    with running(tmp_path_factory.mktemp("chat") / "store", {**FAST, **settings}) as both:
-        yield both
 
 
 @pytest.fixture
-def stored(answering: Running, tenant: str) -> str:
-    """A tenant of `answering` with two documents."""
+def stored(answering: Running, chat_endpoint: OpenAIServer, tenant: str) -> Iterator[str]:
+    """A tenant of `answering` with two documents. Removes the endpoint's faults after the test."""
     answering.client.ingest(tenant, Document(DOGS, "dogs", title="Dogs"))
     pages = (Page("Fish swim. ", 1), Page(CATS, 2))
     answering.client.ingest(tenant, Document(pages, "cats", title="Cats"))
-    return tenant
+    yield tenant
+    chat_endpoint.forget_faults()

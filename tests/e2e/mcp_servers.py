@@ -11,6 +11,7 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult
 
 from tests.support.servers.processes import Running
+from tests.support.until import PATIENCE_S
 
 _COMMAND = ["-c", "from hrag.cli import main; main()", "mcp"]
 
@@ -50,7 +51,7 @@ def http(services: Running, *options: str) -> Iterator[str]:
         assert process.stdout is not None
         yield re.findall(r"http://\S+", process.stderr.readline())[0]
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         assert process.stdout.read() == ""
 
 

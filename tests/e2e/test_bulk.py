@@ -13,12 +13,13 @@ from hrag import errors
 from hrag.client import Client
 from hrag.types import Document, IngestOutcome, IngestResult
 from tests.support.servers.processes import FAST, Running, running
+from tests.support.until import GROWING_S, PATIENCE_S
 
 Results = Iterator[IngestResult | errors.HragError]
 
 # The most seconds that a stop of the indexer may take during a stream. The indexer must not wait
 # for the stream until HRAG_DRAIN_S has passed, so that limit is far higher.
-EXIT_S = 30.0
+EXIT_S = PATIENCE_S
 PATIENT = {**FAST, "HRAG_DRAIN_S": "300"}
 
 
@@ -74,7 +75,7 @@ def test_a_client_may_wait_for_each_result_before_it_sends_more(
 
     def one_by_one() -> Iterator[Document]:
         for document in islice(_documents(), 30):
-            assert answered.wait(10)
+            assert answered.wait(PATIENCE_S)
             answered.clear()
             yield document
 
@@ -166,7 +167,7 @@ def test_a_stop_ends_a_stream_that_waits_for_its_client(data_dir: Path) -> None:
 
     def silent() -> Iterator[Document]:
         yield from islice(_documents(), 10)
-        over.wait(30)
+        over.wait(2 * EXIT_S)
 
     with running(data_dir, PATIENT) as services:
         answered, message = _stop_during_stream(services, silent(), 10)
@@ -193,7 +194,7 @@ def test_documents_are_stored_if_the_client_leaves_after_their_results(
 
 def test_a_deadline_ends_a_stream(client: Client, tenant: str) -> None:
     answered: list[str] = []
-    for timeout_s in (1, 4, 16):  # A slow machine needs longer for the first documents.
+    for timeout_s in GROWING_S:
         with pytest.raises(errors.DeadlineExceeded):
             answered.extend(
                 _stored(result).document_id
@@ -206,4 +207,4 @@ def test_a_deadline_ends_a_stream(client: Client, tenant: str) -> None:
 
 
 def test_a_stream_without_documents_ends(client: Client, tenant: str) -> None:
-    assert list(client.ingest_many(tenant, [], timeout_s=10)) == []
+    assert list(client.ingest_many(tenant, [], timeout_s=PATIENCE_S)) == []

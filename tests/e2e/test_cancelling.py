@@ -8,20 +8,24 @@ from typing import Any
 import grpc
 import pytest
 
+from hrag.cli.processes import free_addresses
 from hrag.models.embedding.openai_embedder import MAX_REQUEST_BYTES
 from hrag.types import Document
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
+from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.openai_server import DEFAULT_DIMENSION, OpenAIServer, refuse, slow
 from tests.support.servers.processes import Running, running
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 _THREADS = 2
 _FAR_SEQUENCE = 1 << 40
 # The endpoint embeds this text in about twelve requests.
 _LONG = "A sentence that fills a request. " * (12 * MAX_REQUEST_BYTES // 33)
 _SLOW_S = 0.4
+# A search must be answered within this time, while the endpoint delays other searches for a minute.
+_UNDELAYED_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +35,17 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def services(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def metrics_address() -> str:
+    return free_addresses(1)[0]
+
+
+@pytest.fixture(scope="module")
+def services(
+    endpoint: OpenAIServer, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
     """Services with two threads each, whose embedder is an endpoint."""
     settings = {
+        "HRAG_RETRIEVER_METRICS_ADDRESS": metrics_address,
         "HRAG_EMBEDDER": "openai",
         "OPENAI_BASE_URL": endpoint.base_url,
         "OPENAI_API_KEY": "sk-test",
@@ -56,20 +68,22 @@ def stored(services: Running, endpoint: OpenAIServer, tenant: str) -> Iterator[s
 def _search_still_answers(services: Running, tenant: str) -> None:
     vector = rpb.Vector(values=[1.0] * DEFAULT_DIMENSION)
     request = rpb.SearchRequest(tenant_id=tenant, vector=vector)
-    assert len(services.raw_retriever.Search(request, timeout=10).passages) == 1
+    assert len(services.raw_retriever.Search(request, timeout=_UNDELAYED_S).passages) == 1
 
 
 def test_cancelled_searches_that_wait_for_a_change_free_their_threads(
-    services: Running, stored: str
+    services: Running, metrics_address: str, stored: str
 ) -> None:
+    logged = services.retriever.log.count("code=CANCELLED")
     request = rpb.SearchRequest(tenant_id=stored, text="dogs", min_sequence=_FAR_SEQUENCE)
-    waiting = [services.raw_retriever.Search.future(request) for _ in range(_THREADS)]
-    with pytest.raises(grpc.FutureTimeoutError):
-        waiting[0].result(0.5)
+    search = services.raw_retriever.Search
+    waiting = [search.future(request, timeout=600) for _ in range(_THREADS)]
+    until(lambda: Scrape(metrics_address).value("hrag_calls_running") >= _THREADS)
     for call in waiting:
+        assert not call.done()
         call.cancel()
     _search_still_answers(services, stored)
-    until(lambda: services.retriever.log.count("code=CANCELLED") >= _THREADS)
+    until(lambda: services.retriever.log.count("code=CANCELLED") >= logged + _THREADS)
 
 
 @pytest.mark.parametrize("fault", [slow(60), refuse(429, retry_after="60")], ids=["slow", "limits"])
@@ -100,7 +114,7 @@ def test_a_document_without_a_waiting_caller_is_not_embedded_to_the_end(
         until(lambda: endpoint.calls > before)
         storing.cancel()
     with pytest.raises((grpc.RpcError, grpc.FutureCancelledError)):
-        storing.result(20)
+        storing.result(PATIENCE_S)
     _wait_until_unused(endpoint)
     assert endpoint.calls - before < 6
     assert [info.document_id for info in services.client.list_documents(stored).items] == ["dogs"]
@@ -118,7 +132,7 @@ def test_a_stream_without_a_waiting_caller_is_not_embedded_to_the_end(
             text = f"{number} {_LONG[: 2 * MAX_REQUEST_BYTES]}"
             document = tpb.Document(document_id=f"d{number}", text=text)
             yield ipb.IngestDocumentsRequest(tenant_id=stored, document=document)
-        over.wait(20)
+        over.wait(PATIENCE_S)
 
     storing = services.raw_indexer.IngestDocuments(documents())
     until(lambda: endpoint.calls > before)

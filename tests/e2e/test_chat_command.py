@@ -16,7 +16,7 @@ from hrag.cli.app import app
 from hrag.types import Document
 from tests.support.servers.openai_server import OpenAIServer, events, piece, refuse, says
 from tests.support.servers.processes import Running
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 Shell = Callable[..., Any]
 NO_QUESTION = "the chat model openai/test-model wrote no question about the conversation"
@@ -133,13 +133,13 @@ def test_at_a_terminal_a_conversation_goes_on_after_errors_and_interruptions(
         assert "About what do dogs do?" in _said(terminal, "what do dogs do?\n", "> ")
         assert "searched for: When do dogs bark?" in _said(terminal, "and when?\n", "> ")
         chat_endpoint.inject(says("When do dogs bark?"))
-        chat_endpoint.inject(events(piece("Never"), *(piece(" ends"), 0.05) * 200))
+        chat_endpoint.inject(events(piece("Never"), *(piece(" ends"), 0.05) * 2000))
         assert "Never" in _said(terminal, "and when else?\n", " ends ends")
         assert "stopped" in _said(terminal, "\x03", "> ", after="stopped")
         # An interrupted answer may still occupy the tenant's share for a moment.
         until(lambda: "About and now?" in _said(terminal, "and now?\n", "> "))
         os.write(terminal, b"\x04")
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()
@@ -151,6 +151,6 @@ def _said(terminal: int, typed: str, end: str, after: str = "") -> str:
     os.write(terminal, typed.encode())
     shown = ""
     while end not in shown[shown.find(after) :] or after not in shown:
-        assert select([terminal], [], [], 20)[0], f"nothing follows {shown!r}"
+        assert select([terminal], [], [], PATIENCE_S)[0], f"nothing follows {shown!r}"
         shown += os.read(terminal, 4096).decode()
     return shown

@@ -17,6 +17,7 @@ from hrag.wire.status_codes import error_from
 from tests.support.servers.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
 from tests.support.servers.processes import Running, running
 from tests.support.servers.stores import COSINE_TOLERANCE
+from tests.support.until import PATIENCE_S
 
 CALLERS = 64
 SLOW_S = 0.1
@@ -64,7 +65,7 @@ def texts_of(tenant: str) -> list[str]:
 
 
 def at_once(
-    crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (20,)
+    crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (PATIENCE_S,)
 ) -> list[Any]:
     """Starts a search for each text, all at the same time; returns the running calls.
 
@@ -118,7 +119,7 @@ def test_a_rejected_query_fails_for_its_caller_only(
 def test_a_caller_with_a_short_deadline_does_not_affect_the_others(
     crowded: Running, stored: str
 ) -> None:
-    searches = at_once(crowded, stored, texts_of(stored), (SLOW_S / 4, 20))
+    searches = at_once(crowded, stored, texts_of(stored), (SLOW_S / 4, PATIENCE_S))
     for number, search in enumerate(searches):
         if number % 2:
             assert_found(search, number)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.client import AsyncClient
+from hrag.client import AsyncClient, Client
 from hrag.types import (
     MAX_HISTORY_BYTES,
     MAX_HISTORY_TURNS,
@@ -62,8 +62,8 @@ def _turns(*texts: str) -> list[ConversationTurn]:
     return [ConversationTurn(roles[index % 2], text) for index, text in enumerate(texts)]
 
 
-def searched(services: Running, tenant: str, text: str, *said: str) -> StandaloneQuestion | None:
-    result, *_ = services.client.answer(SearchQuery(tenant, text), history=_turns(*said))
+def searched(client: Client, tenant: str, text: str, *said: str) -> StandaloneQuestion | None:
+    result, *_ = client.answer(SearchQuery(tenant, text), history=_turns(*said))
     assert isinstance(result, SearchResult)
     assert result.passages
     return result.standalone_question
@@ -88,18 +88,18 @@ def test_five_questions_of_a_conversation_are_searched_for_and_answered(
 
 
 def test_if_the_model_fails_words_of_the_last_turns_are_searched_for(
-    answering: Running, conversing: OpenAIServer, ada: str
+    answering: Running, impatient: Client, conversing: OpenAIServer, ada: str
 ) -> None:
     said = ("Who was Ada Lovelace?", "A mathematician.")
     words = "And when was she born? Ada Lovelace"
     faults = (
-        (refuse(401), "check HRAG_CHAT_API_KEY"),
-        (events(30.0), "within 0.5 s"),
-        (says("I cannot help with this."), "wrote no question"),
+        (answering.client, refuse(401), "check HRAG_CHAT_API_KEY"),
+        (impatient, events(300.0), "within 0.5 s"),
+        (answering.client, says("I cannot help with this."), "wrote no question"),
     )
-    for fault, reason in faults:
+    for client, fault, reason in faults:
         conversing.inject(fault)
-        standalone = searched(answering, ada, "And when was she born?", *said)
+        standalone = searched(client, ada, "And when was she born?", *said)
         assert standalone is not None
         assert (standalone.text, standalone.method) == (words, StandaloneMethod.LAST_TURNS)
         assert reason in standalone.failure
@@ -114,7 +114,7 @@ def test_a_history_beyond_its_limits_is_refused(answering: Running, ada: str) ->
         (["x", " "], r"history\.1\.text is blank"),
     ):
         with pytest.raises(errors.InvalidArgument, match=words):
-            searched(answering, ada, "why?", *said)
+            searched(answering.client, ada, "why?", *said)
 
 
 def test_a_history_is_sent_over_http(

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.types import Document
 from tests.support.servers.processes import Running
+from tests.support.until import PATIENCE_S
 
 Run = Callable[..., Any]
 TEXT = "# 指南\n\nRotate every key.\r\n\x1b[31m钥匙\n"
@@ -164,6 +165,7 @@ def test_errors_are_json_with_the_option_json(run):
 
 
 def test_collection_names_are_completed(run, services, tenant, monkeypatch):
+    monkeypatch.setattr("hrag.cli.options._COMPLETION_TIMEOUT_S", PATIENCE_S)
     for name in ("guides", "gamma", "books"):
         services.client.create_collection(tenant, name)
     completed = _completed(services.indexer.address, tenant)

@@ -1,7 +1,6 @@
 """Clients get clear errors if the embedding endpoint is down, slow, limits calls or is wrong."""
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,6 +11,7 @@ import pytest
 
 from hrag import errors
 from hrag.cli.processes import free_addresses
+from hrag.client import Client
 from hrag.types import Document, IngestOutcome, Retrieval
 from hrag.v1 import retriever_pb2
 from hrag.wire.status_codes import error_from
@@ -26,7 +26,7 @@ from tests.support.servers.openai_server import (
 )
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.stores import COSINE_TOLERANCE, content_of
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
 KEY = "sk-test-4711"
@@ -130,7 +130,7 @@ def test_wrong_replies_of_an_endpoint_are_not_retried(
         tenant_id=tenant, text=f"{words} {tenant}", retrieval=retriever_pb2.RETRIEVAL_DENSE
     )
     with pytest.raises(grpc.RpcError) as caught:
-        embedded.raw_retriever.Search(request, timeout=10)
+        embedded.raw_retriever.Search(request, timeout=PATIENCE_S)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert words in error_from(caught.value).message
     assert KEY not in error_from(caught.value).message
@@ -151,18 +151,18 @@ def test_a_slow_endpoint_delays_a_caller_only_to_its_deadline(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
-    endpoint.inject(slow(10))
-    began = time.monotonic()
+    endpoint.inject(slow(600))
     search = partial(embedded.client.search, retrieval=Retrieval.DENSE, timeout_s=0.3)
     with pytest.raises(errors.DeadlineExceeded):
         search(tenant, f"slow {tenant}")
-    assert time.monotonic() - began < 8
+    endpoint.forget_faults()
     endpoint.inject(slow(0.6))
     calls_in_log = embedded.indexer.log.count("/IngestDocument")
     with pytest.raises(errors.DeadlineExceeded):
         embedded.client.ingest(tenant, Document("Dogs bark.", "d"), timeout_s=0.3)
     until(lambda: embedded.indexer.log.count("/IngestDocument") > calls_in_log)
     assert embedded.client.get_text(tenant, "d") == "Cats sleep.", "the call wrote after its end"
+    endpoint.forget_faults()
 
 
 def _take_down(endpoint: OpenAIServer) -> None:
@@ -172,7 +172,7 @@ def _take_down(endpoint: OpenAIServer) -> None:
 
 
 def _make_hang(endpoint: OpenAIServer) -> None:
-    endpoint.inject(slow(1), times=20)
+    endpoint.inject(slow(600), times=20)
 
 
 def _assert_only_calls_to_the_endpoint_fail(services: Running, words: str) -> None:
@@ -199,13 +199,22 @@ def _assert_only_calls_to_the_endpoint_fail(services: Running, words: str) -> No
     assert services.retriever.serves()
 
 
+def _is_stored(client: Client, document: Document) -> bool:
+    """Stores a document; returns False if the endpoint was too slow, as during a pause."""
+    try:
+        client.ingest("t", document)
+    except errors.EmbedderUnavailable:
+        return False
+    return True
+
+
 def _serve_with_failing_endpoint(
     data_dir: Path, how: Callable[[OpenAIServer], None], words: str
 ) -> None:
     with OpenAIServer() as endpoint:
         settings = _settings(endpoint.base_url, HRAG_OPENAI_TIMEOUT_S="0.5")
         with running(data_dir, settings) as services:
-            services.client.ingest("t", Document("Cats sleep.", "d"))
+            until(lambda: _is_stored(services.client, Document("Cats sleep.", "d")))
             how(endpoint)
             _assert_only_calls_to_the_endpoint_fail(services, words)
 
@@ -223,7 +232,7 @@ def test_services_report_a_missing_or_hanging_endpoint_and_serve_stored_document
             _serve_with_failing_endpoint,
             tmp_path / "hangs",
             _make_hang,
-            r"did not answer within 0\.5 s",
+            r"did not answer within (0\.5 s|its share)",
         )
         gone.result()
         hangs.result()

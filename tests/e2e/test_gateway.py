@@ -26,11 +26,10 @@ from tests.support.servers.gateways import (
     gateway_to,
 )
 from tests.support.servers.pki import Authority
-from tests.support.servers.processes import FAST, STOP_S, Running, free_addresses, running
-from tests.support.until import until
+from tests.support.servers.processes import FAST, Running, free_addresses, running
+from tests.support.until import PATIENCE_S, until
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "http.md"
-_REVOKED_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +116,9 @@ def test_a_revoked_key_is_refused(gateway: Gateway, key_file: Path) -> None:
     def is_admitted() -> bool:
         return gateway.post(SEARCH, query, _bearer(revoked)).status != 401
 
-    until(is_admitted, _REVOKED_S)
+    until(is_admitted)
     api_keys.revoke(key_file, id_of(revoked))
-    until(lambda: not is_admitted(), _REVOKED_S)
+    until(lambda: not is_admitted())
 
 
 def test_the_audit_log_names_the_request_and_the_credential(
@@ -229,9 +228,9 @@ def test_the_command_serves_until_it_is_stopped(services: Running) -> None:
     with program_with_output(*HRAG, "gateway", "--address", address, *options) as (program, lines):
         assert any("serving" in line for line in lines)
         gateway = Gateway(int(address.rpartition(":")[2]))
-        assert gateway.send("GET", "/healthz/ready").status == 200
+        until(lambda: gateway.send("GET", "/healthz/ready").status == 200)
         program.terminate()
-        assert program.wait(STOP_S) == 0
+        assert program.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,12 @@ from hrag.types import Document, Page
 from tests.e2e.mcp_servers import agent, http, mcp_process, text
 from tests.support.parameters import slow
 from tests.support.servers.processes import FAST, Running, running, started
+from tests.support.until import PATIENCE_S
 
 TOOL = "search_knowledge_base"
 _PAGES = (Page("Cats sleep all day."), Page("Dogs bark at night."))
 _GUIDE = "# Guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 400
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# The most seconds that a client may need to notice that a service is back.
-_AGAIN_S = 20.0
 
 Refusal = Callable[..., tuple[int, str]]
 
@@ -181,7 +180,8 @@ async def test_bad_http_requests_are_refused(
 ) -> None:
     """The wrong Host header is that of a DNS rebinding attack: it names the site of a web page."""
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    response = httpx2.post(url, content=body, headers={**usual, **headers}, trust_env=False)
+    options = {"headers": {**usual, **headers}, "trust_env": False, "timeout": PATIENCE_S}
+    response = httpx2.post(url, content=body, **options)
     assert response.status_code == status
     async with Client(url) as client:
         assert _passages(await client.call_tool(TOOL, {"query": "cats"}))
@@ -202,7 +202,7 @@ async def test_unavailable_retriever_is_reported_and_used_again_later(data_dir) 
             assert down.structured_content == expected
             with started(RETRIEVER, data_dir, FAST, services.retriever.address) as back:
                 back.wait_until_serving()
-                end = time.monotonic() + _AGAIN_S
+                end = time.monotonic() + PATIENCE_S
                 while (await client.call_tool(TOOL, {"query": "cats"})).is_error:
                     assert time.monotonic() < end
 
@@ -242,7 +242,7 @@ def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
         for line in (_HANDSHAKE, *bad, _call(2, query=" ")):
             _write_line(process, line)
         answers = [json.loads(process.stdout.readline()) for _ in range(2)]
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert [answer["id"] for answer in answers] == [0, 2]
     assert "query is blank" in answers[1]["result"]["content"][0]["text"]
     assert (process.returncode, out) == (0, "")
@@ -262,7 +262,7 @@ def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Runni
         _write_line(process, _call(1, query="cats"))
         process.stdout.close()
         process.stdin.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         assert "Traceback" not in process.stderr.read()
 
 
@@ -277,7 +277,7 @@ def test_signal_ends_the_server_while_its_input_is_open(services: Running, numbe
         _write_line(process, _HANDSHAKE)
         process.stdout.readline()
         process.send_signal(number)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         assert (process.stdout.read(), process.stderr.read()) == ("", "")
 
 
@@ -291,7 +291,7 @@ def test_on_a_terminal_a_note_says_who_talks_to_the_command() -> None:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("an agent's host starts this command")
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
     os.close(terminal)
     os.close(standard_input)
 
@@ -303,7 +303,7 @@ def test_a_signal_ends_an_http_server(services: Running, number: int) -> None:
         assert process.stderr is not None
         assert "serves at http://127.0.0.1:" in process.stderr.readline()
         process.send_signal(number)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         assert process.stderr.read() == ""
 
 

@@ -25,6 +25,7 @@ from tests.crash.disks import MIB, Ballast, small_disk
 from tests.support.servers.forked import HRAG, ran
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.stores import check_store
+from tests.support.until import until
 
 pytestmark = pytest.mark.embedded_only("PostgreSQL has programs for these tasks")
 
@@ -120,6 +121,7 @@ def stopped(data_dir: Path) -> Path:
     with running(data_dir, _SEALS) as services:
         for number in range(60):
             services.client.ingest("t", Document(text(number), f"d{number}"))
+        until(lambda: services.client.index_status("t").embedded.segments)
         for number in range(10, 60):
             services.client.delete_document("t", f"d{number}")
     return data_dir
@@ -144,8 +146,7 @@ def test_a_backup_during_writes_has_all_writes_acknowledged_before_it(
     loaded: Running, tmp_path: Path
 ) -> None:
     with closing(loaded.new_client()) as client, BackgroundWriter(client) as writing:
-        while len(writing.stored) < 20:
-            assert loaded.indexer.is_running
+        until(lambda: len(writing.stored) >= 20)
         for name in ("first", "second"):
             before = dict(writing.stored)
             output = succeeds("backup", tmp_path / name, "--data-dir", loaded.data_dir)

@@ -100,7 +100,7 @@ def test_hrag_serve_needs_no_client_certificate(secured, tmp_path):
             client.server_info()
     finally:
         serving.send_signal(signal.SIGINT)
-        serving.communicate(timeout=30)
+        serving.communicate(timeout=START_S)
     assert serving.returncode == 0
 
 

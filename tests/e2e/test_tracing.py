@@ -1,7 +1,6 @@
 """Running services export traces to a collector."""
 
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from hrag.observe import tracing
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
 from tests.support.servers.processes import FAST, running
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 _SECRET = "Zyzzyva"
 _SEARCH = "/hrag.v1.RetrieverService/Search"
@@ -67,14 +66,18 @@ def _collecting() -> Iterator[tuple[Collector, str]]:
 
 def test_calls_are_traced_with_their_stages_and_without_texts(data_dir: Path) -> None:
     with _collecting() as (collector, endpoint):
-        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+        settings = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": str(PATIENCE_S),
+        }
         with running(data_dir, {**FAST, **settings}) as services:
             services.client.ingest("t", Document(f"{_SECRET} sleeps.", "a", title=_SECRET))
             trace_id, parent_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
             services.raw_retriever.Search(
                 rpb.SearchRequest(tenant_id="t", text=_SECRET),
                 metadata=(("traceparent", f"00-{trace_id}-{parent_id}-01"),),
-                timeout=5,
+                timeout=PATIENCE_S,
             )
             (search,) = collector.await_spans(_SEARCH, 1)
             (fetched,) = collector.await_spans("fetch", 1)
@@ -99,13 +102,16 @@ def test_calls_are_traced_with_their_stages_and_without_texts(data_dir: Path) ->
 
 @pytest.mark.slow
 def test_a_collector_that_is_down_delays_no_call_and_no_stop(data_dir: Path) -> None:
-    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "HRAG_DRAIN_S": "1"}
+    settings = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+        # The exporter repeats its attempts for much longer than a test waits for a stop.
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "600",
+        "HRAG_DRAIN_S": "1",
+    }
     with running(data_dir, {**FAST, **settings}) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
         assert services.client.search("t", "cats").passages
-        began = time.monotonic()
         assert services.retriever.stop() == 0
-        assert time.monotonic() - began < 7
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ _ROW_BYTES = 16
 # This many searches are made before the `with` block begins, because the first searches are slow:
 # they load the collection and open connections.
 _WARM_UP = 50
-_START_S = 30.0
-_STOP_S = 30.0
+_START_S = 60.0
+_STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

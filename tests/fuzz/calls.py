@@ -19,8 +19,9 @@ from grpc_reflection.v1alpha import reflection_pb2
 from tests.fuzz.messages import parts, readable, shortened
 from tests.fuzz.world import OTHER, OWN, SECRET
 from tests.support.methods import METHODS
+from tests.support.until import PATIENCE_S
 
-DEADLINE_S = 10.0
+DEADLINE_S = PATIENCE_S
 # This is the deadline of searches that wait for a sequence number that is never reached.
 SHORT_S = 0.05
 # This is the time limit for minimising a failing call.

@@ -51,7 +51,7 @@ def test_extreme_numbers_are_aligned() -> None:
 
 
 def test_a_target_that_ends_its_process_is_reported_with_its_input() -> None:
-    report = fuzz("unknown", 7, 1.0)
+    report = fuzz("unknown", 7, 60.0)
     assert report is not None
     assert "make fuzz TARGETS=unknown SEED=7 ONLY=0" in report
     assert "KeyError" in report

@@ -57,7 +57,7 @@ class Llama:
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, self._log.read_text("utf-8", "replace")
         try:
-            with urllib.request.urlopen(f"http://{self.address}/health", timeout=5) as reply:
+            with urllib.request.urlopen(f"http://{self.address}/health", timeout=60) as reply:
                 return bool(reply.status == 200)
         except OSError:
             return False

@@ -10,6 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from hrag.v1 import indexer_pb2, retriever_pb2
+from tests.support.until import PATIENCE_S
 
 SERVICES = {
     service.full_name: service
@@ -107,7 +108,7 @@ def code_of(
     )
     request = iter(requests) if method.client_streaming else requests[0]
     try:
-        result = send(request, timeout=10, metadata=headers)
+        result = send(request, timeout=PATIENCE_S, metadata=headers)
         if method.server_streaming:
             list(result)
     except grpc.RpcError as error:

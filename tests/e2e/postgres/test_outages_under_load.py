@@ -175,7 +175,10 @@ class Outages:
         self._start_later()
 
     def _start_later(self) -> None:
+        """Starts the server again, but not before a call of the load has found it unavailable."""
+        before = self._load.codes[grpc.StatusCode.UNAVAILABLE]
         time.sleep(_OUTAGE_S)
+        until(lambda: self._load.codes[grpc.StatusCode.UNAVAILABLE] > before)
         with self._load.paused():
             self._server.start()
 

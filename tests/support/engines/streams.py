@@ -19,10 +19,10 @@ from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from tests.conftest import Engine
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 TREE = TreeSettings((32, 64, 128), 0.1)
-SOON_S = 10.0
+SOON_S = PATIENCE_S
 CREATED, UPDATED, UNCHANGED = IngestOutcome
 
 ShownOutcome = Any

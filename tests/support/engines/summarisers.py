@@ -24,9 +24,9 @@ from hrag.values.deadline import NEVER, Deadline
 from hrag.values.tree import ParsedText
 from indexer_svc.summariser import Summariser, SummariserPolicy, SummaryLimits
 from tests.support.documents.fakes import DIMENSION, collection_settings, find, prepared, sentences
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
-WAIT_S = 10.0
+WAIT_S = PATIENCE_S
 LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
 TREE = TreeSettings((32, 64, 128), 0.0)
 SETTINGS = collection_settings(TREE, summaries=SummaryUnit.CHUNK)

@@ -19,8 +19,6 @@ from tests.support.until import until
 # This is the name of the embedder in the settings that `collection_settings` returns.
 EMBEDDER = "fake"
 
-_PATIENCE_S = 30.0
-
 SectionKey = tuple[str, range]
 """What identifies a section: the id of its document, and the range of its leaves."""
 
@@ -177,5 +175,5 @@ def wait_until_summarised(
         statuses.append(client.index_status(tenant_id, collection=collection))
         return not statuses[-1].unsummarised_documents
 
-    until(is_summarised, _PATIENCE_S)
+    until(is_summarised)
     return statuses[-1]

@@ -13,14 +13,13 @@ from typing import Any
 
 from hrag.config import GatewaySettings
 from hrag.gateway.app import serve
+from tests.support.until import PATIENCE_S
 
 JSON = {"content-type": "application/json"}
 SEARCH = "/hrag.v1.RetrieverService/Search"
 INGEST = "/hrag.v1.IndexerService/IngestDocument"
 INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
 ANSWER = "/hrag.v1.RetrieverService/Answer"
-_START_S = 20.0
-_READ_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,10 @@ class Gateway:
 
     @contextmanager
     def connection(self) -> Iterator[HTTPConnection]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=_READ_S)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         if self.ca_file:
             tls = ssl.create_default_context(cafile=self.ca_file)
-            connection = HTTPSConnection("127.0.0.1", self.port, timeout=_READ_S, context=tls)
+            connection = HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE_S, context=tls)
         try:
             yield connection
         finally:
@@ -124,7 +123,7 @@ def gateway_to(
         serving = thread.submit(serve, settings, stopping, port.set_result)
         serving.add_done_callback(lambda _: port.cancel())
         try:
-            yield Gateway(port.result(_START_S), ca_file)
+            yield Gateway(port.result(PATIENCE_S), ca_file)
         finally:
             stopping.set()
-        serving.result(_START_S)
+        serving.result(PATIENCE_S)

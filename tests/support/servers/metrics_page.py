@@ -7,6 +7,8 @@ from urllib.request import Request, urlopen
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.until import PATIENCE_S
+
 
 class Scrape(Mapping[str, Metric]):
     """All metric families of one scrape, by name. Names of counters end with `_total`."""
@@ -15,7 +17,7 @@ class Scrape(Mapping[str, Metric]):
         scheme = "http" if tls is None else "https"
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = Request(f"{scheme}://{address}/metrics", headers=headers)
-        with urlopen(request, timeout=10, context=tls) as page:
+        with urlopen(request, timeout=PATIENCE_S, context=tls) as page:
             self.text = page.read().decode()
         families = text_string_to_metric_families(self.text)
         self._families = {_written(family): family for family in families}
@@ -50,6 +52,13 @@ class Scrape(Mapping[str, Metric]):
         if not values:
             raise KeyError(series, labels)
         return sum(values)
+
+    def total(self, series: str, **labels: str) -> float:
+        """Returns the sum of the samples with these labels; 0 if there is none."""
+        try:
+            return self.value(series, **labels)
+        except KeyError:
+            return 0.0
 
 
 def _written(family: Metric) -> str:

@@ -9,6 +9,7 @@ faults were injected. Later replies are correct again.
 
 import base64
 import json
+import math
 import select
 import time
 from collections import deque
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import MSG_PEEK
 from threading import Event, Lock, Thread
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -34,17 +35,22 @@ SAID = ("Dogs ", "bark", " [1].")
 PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 
 
+Streamed: TypeAlias = bytes | float | Event | None
+"""What a stream sends or waits for, see `Reply.events`."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """A reply of the server to `request`. `data` becomes the body unless `body` is set.
 
     If `events` is set, the events are streamed instead: bytes are sent unchanged, a float is a
-    pause in seconds, and None ends the connection. Before the events, `slow_headers` headers are
-    sent one by one, each followed by a pause of `HEADER_PAUSE_S`.
+    pause in seconds, an Event is a pause until it is set, and None ends the connection. Before the
+    events, `slow_headers` headers are sent one by one, each followed by a pause of
+    `HEADER_PAUSE_S`.
     """
 
     data: list[dict[str, Any]]
-    events: tuple[bytes | float | None, ...] | None = None
+    events: tuple[Streamed, ...] | None = None
     slow_headers: int = 0
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -119,12 +125,12 @@ def says(*pieces: str, finish: str | None = "stop", usage: bool = True) -> Fault
     return lambda reply: replace(reply, events=_events(pieces, finish, usage))
 
 
-def events(*sent: bytes | float | None) -> Fault:
+def events(*sent: Streamed) -> Fault:
     """Streams `sent`, which has the form of `Reply.events`."""
     return lambda reply: replace(reply, events=sent)
 
 
-def before_event(index: int, sent: bytes | float | None) -> Fault:
+def before_event(index: int, sent: Streamed) -> Fault:
     """Streams correctly, but with `sent` inserted before the event with this index."""
 
     def spoil(reply: Reply) -> Reply:
@@ -299,7 +305,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._stream(reply, reply.events)
 
-    def _stream(self, reply: Reply, events: Sequence[bytes | float | None]) -> None:
+    def _stream(self, reply: Reply, events: Sequence[Streamed]) -> None:
         try:
             self.send_response(reply.status)
             for _ in range(reply.slow_headers):
@@ -325,13 +331,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_http_chunk(self, content: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
 
-    def _pause(self, seconds: float) -> None:
-        """Waits for `seconds`, but ends when the server closes.
+    def _pause(self, pause: float | Event) -> None:
+        """Waits for `pause` seconds, or until it is set, but ends when the server closes.
 
         Raises ConnectionResetError if the client disconnects.
         """
-        until = time.monotonic() + seconds
-        while (left_s := until - time.monotonic()) > 0:
+        end = math.inf if isinstance(pause, Event) else time.monotonic() + pause
+        while (left_s := end - time.monotonic()) > 0:
+            if isinstance(pause, Event) and pause.is_set():
+                return
             self.owner.wait(min(left_s, _POLL_S))
             if self.owner.is_closing:
                 self.close_connection = True

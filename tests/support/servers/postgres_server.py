@@ -23,7 +23,7 @@ from typing import Any
 import psycopg
 
 from hrag.cli.processes import free_addresses
-from tests.support.servers.processes import children_of, is_alive
+from tests.support.servers.processes import children_of, is_alive, is_stopped
 from tests.support.until import until
 
 PASSWORD = "a password of tests"
@@ -204,9 +204,7 @@ class PostgresServer:
         """Ends the server and all of its processes with SIGKILL, in the middle of their work."""
         if self._server is None:
             return
-        # A stopped postmaster starts no more children.
-        os.kill(self.pid, signal.SIGSTOP)
-        children = children_of(self.pid)
+        children = self._stopped_children()
         self._end(signal.SIGKILL)
         for pid in children:
             _signal(pid, signal.SIGKILL)
@@ -229,9 +227,7 @@ class PostgresServer:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stops all processes of the server inside the block, as on a machine that hangs."""
-        # A stopped postmaster starts no more children.
-        os.kill(self.pid, signal.SIGSTOP)
-        pids = {self.pid, *children_of(self.pid)}
+        pids = self._stopped_children() | {self.pid}
         try:
             for pid in pids:
                 _signal(pid, signal.SIGSTOP)
@@ -255,6 +251,15 @@ class PostgresServer:
             self._server.send_signal(with_signal)
             self._server.wait(_START_S)
             self._server = None
+
+    def _stopped_children(self) -> set[int]:
+        """Stops the postmaster; returns its children.
+
+        A stopped postmaster starts no more children, and it keeps the ids of those that end.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        until(lambda: is_stopped(self.pid))
+        return children_of(self.pid)
 
     def _is_ready(self) -> bool:
         assert self._server is not None

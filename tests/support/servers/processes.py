@@ -23,12 +23,14 @@ from hrag.client.calls import channel_options
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from tests.support.servers.forked import Forked
 from tests.support.servers.stores import check_store, settings_of
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 # The niceness is 0, because an indexer of low priority would seal too late while other tests run.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
-START_S = 60.0
+START_S = PATIENCE_S
 STOP_S = 40.0
+# A health check that has no answer after this time is repeated.
+_HEALTH_S = 20.0
 _DEBUG = {"HRAG_LOG_LEVEL": "debug"}
 
 
@@ -123,10 +125,8 @@ class Process:
         with grpc.insecure_channel(self.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             try:
-                statuses = {
-                    health.Check(health_pb2.HealthCheckRequest(service=name), timeout=2).status
-                    for name in ("", self.service.health_name)
-                }
+                requests = map(_health_request, ("", self.service.health_name))
+                statuses = {health.Check(each, timeout=_HEALTH_S).status for each in requests}
             except grpc.RpcError:
                 return False
         return statuses == {health_pb2.HealthCheckResponse.SERVING}
@@ -220,6 +220,10 @@ def started(
         process.kill()
 
 
+def _health_request(service: str) -> health_pb2.HealthCheckRequest:
+    return health_pb2.HealthCheckRequest(service=service)
+
+
 def children_of(pid: int) -> set[int]:
     """Returns the ids of the child processes that the main thread of a process has started."""
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()))
@@ -227,8 +231,18 @@ def children_of(pid: int) -> set[int]:
 
 def is_alive(pid: int) -> bool:
     """Returns True if the process runs. A zombie does not run."""
+    return _state(pid) not in "ZX"
+
+
+def is_stopped(pid: int) -> bool:
+    """Returns True if a signal has stopped the process, or if it has ended."""
+    return _state(pid) in "TZX"
+
+
+def _state(pid: int) -> str:
+    """Returns the letter of the state of a process; X if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+        return "X"
+    return stat.rpartition(")")[2].split()[0]

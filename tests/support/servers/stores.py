@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hrag.config import EngineSettings, load
 from hrag.engine import open_engine
+from tests.support.until import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.support.servers.postgres_server import PostgresServer
@@ -56,7 +57,8 @@ def settings_of(data_dir: Path) -> dict[str, str]:
     settings = {"HRAG_DATA_DIR": str(data_dir)}
     if _databases is None:
         return settings
-    dsn = _databases.server.tcp_dsn(_databases.name(data_dir))
+    # A server on a machine that pauses needs longer to accept a connection than hrag's default.
+    dsn = _databases.server.tcp_dsn(_databases.name(data_dir), connect_timeout=int(PATIENCE_S))
     return settings | {"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": dsn}
 
 

@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.until import PATIENCE_S
+
 _AT_ONCE = 1 << 16
 # With this option, closing a socket sends RST instead of FIN, and drops what was not sent yet.
 _RESETS = struct.pack("ii", 1, 0)
@@ -98,7 +100,7 @@ class TcpProxy:
         done: Future[None] = Future()
         self._orders.append((order, done))
         self._waking.send(b"x")
-        done.result(20)
+        done.result(PATIENCE_S)
 
     def _run(self) -> None:
         while not self._is_closed:

@@ -405,7 +405,7 @@ def test_a_signal_stops_a_process_that_holds_the_lock_of_the_event() -> None:
             assert process.stdout.readline() == "in the loop\n"
             process.terminate()
             try:
-                assert process.wait(10) == 0
+                assert process.wait(60) == 0
             finally:
                 process.kill()
 
