@@ -107,7 +107,7 @@ def code_of(
     )
     request = iter(requests) if method.client_streaming else requests[0]
     try:
-        result = send(request, timeout=10, metadata=headers)
+        result = send(request, timeout=60, metadata=headers)
         if method.server_streaming:
             list(result)
     except grpc.RpcError as error:

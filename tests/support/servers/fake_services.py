@@ -56,8 +56,8 @@ class Fake:
     """Implements every call of both services.
 
     Each call raises the next error of `failures`; once none is left, calls answer. While
-    `may_answer` is not set, a call waits up to 5 s. `hung_up` is set when a stream has ended, for
-    example because its client has left.
+    `may_answer` is not set, a call waits up to a minute. `hung_up` is set when a stream has ended,
+    for example because its client has left.
     """
 
     def __init__(self, *failures: Exception) -> None:
@@ -76,7 +76,7 @@ class Fake:
     def _answer(self, method: str, request: Any, context: Any) -> Any:
         self.calls[method] += 1
         self.remaining_s = context.time_remaining()
-        self.may_answer.wait(5)
+        self.may_answer.wait(60)
         if self.failures:
             raise self.failures.popleft()
         return REPLIES[method]
@@ -108,7 +108,7 @@ class Fake:
         if self.failures:
             raise self.failures.popleft()
         yield rpb.AnswerResponse(passages=rpb.SearchResponse(mode=rpb.SEARCH_MODE_STANDARD))
-        self.may_answer.wait(5)
+        self.may_answer.wait(60)
         if request.reasoning:
             yield rpb.AnswerResponse(reasoning="Hm.")
         yield rpb.AnswerResponse(text="Dogs")
@@ -132,17 +132,17 @@ def addresses_of(fake: Fake) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def client_of(fake: Fake, timeout_s: float = 10) -> Iterator[Client]:
+def client_of(fake: Fake, timeout_s: float = 60) -> Iterator[Client]:
     with addresses_of(fake) as addresses, Client(*addresses, timeout_s=timeout_s) as client:
         yield client
 
 
-def run_sync(fake: Fake, call: Call, timeout_s: float = 10) -> Any:
+def run_sync(fake: Fake, call: Call, timeout_s: float = 60) -> Any:
     with client_of(fake, timeout_s) as client:
         return call(client)
 
 
-def run_async(fake: Fake, call: Call, timeout_s: float = 10) -> Any:
+def run_async(fake: Fake, call: Call, timeout_s: float = 60) -> Any:
     async def run(addresses: tuple[str, str]) -> Any:
         async with AsyncClient(*addresses, timeout_s=timeout_s) as client:
             return await call(client)

@@ -19,8 +19,8 @@ SEARCH = "/hrag.v1.RetrieverService/Search"
 INGEST = "/hrag.v1.IndexerService/IngestDocument"
 INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
 ANSWER = "/hrag.v1.RetrieverService/Answer"
-_START_S = 20.0
-_READ_S = 20.0
+_START_S = 60.0
+_READ_S = 60.0
 
 
 @dataclass(frozen=True)

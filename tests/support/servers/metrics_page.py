@@ -15,7 +15,7 @@ class Scrape(Mapping[str, Metric]):
         scheme = "http" if tls is None else "https"
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = Request(f"{scheme}://{address}/metrics", headers=headers)
-        with urlopen(request, timeout=10, context=tls) as page:
+        with urlopen(request, timeout=60, context=tls) as page:
             self.text = page.read().decode()
         families = text_string_to_metric_families(self.text)
         self._families = {_written(family): family for family in families}
