@@ -22,7 +22,7 @@ from tests.conftest import Engine
 from tests.support.until import until
 
 TREE = TreeSettings((32, 64, 128), 0.1)
-SOON_S = 10.0
+SOON_S = 60.0
 CREATED, UPDATED, UNCHANGED = IngestOutcome
 
 ShownOutcome = Any

@@ -26,7 +26,7 @@ from indexer_svc.summariser import Summariser, SummariserPolicy, SummaryLimits
 from tests.support.documents.fakes import DIMENSION, collection_settings, find, prepared, sentences
 from tests.support.until import until
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
 TREE = TreeSettings((32, 64, 128), 0.0)
 SETTINGS = collection_settings(TREE, summaries=SummaryUnit.CHUNK)
@@ -35,7 +35,12 @@ SHORT = sentences(5)  # This text has one chunk of the top level.
 
 # One call runs at a time, so that the order of the prompts is certain. No wait takes long.
 QUICK = SummariserPolicy(
-    max_calls=1, poll_s=0.005, first_retry_s=0.005, last_retry_s=0.02, backoff_s=0.05
+    max_calls=1,
+    poll_s=0.005,
+    first_retry_s=0.005,
+    last_retry_s=0.02,
+    backoff_s=0.05,
+    close_s=WAIT_S,
 )
 
 
