@@ -29,6 +29,12 @@ _EMBEDDINGS = "/v1/embeddings"
 _CHAT = "/v1/chat/completions"
 _POLL_S = 0.02
 HEADER_PAUSE_S = 0.1
+# An Event that no test sets within this time ends the connection.
+_HELD_S = 60.0
+
+Sent = bytes | float | Event | None
+"""A part of a stream; see `Reply`."""
+
 # The pieces of the text that a chat reply streams by default.
 SAID = ("Dogs ", "bark", " [1].")
 PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
@@ -39,12 +45,13 @@ class Reply:
     """A reply of the server to `request`. `data` becomes the body unless `body` is set.
 
     If `events` is set, the events are streamed instead: bytes are sent unchanged, a float is a
-    pause in seconds, and None ends the connection. Before the events, `slow_headers` headers are
-    sent one by one, each followed by a pause of `HEADER_PAUSE_S`.
+    pause in seconds, an Event is a pause until the test sets it, and None ends the connection.
+    Before the events, `slow_headers` headers are sent one by one, each followed by a pause of
+    `HEADER_PAUSE_S`.
     """
 
     data: list[dict[str, Any]]
-    events: tuple[bytes | float | None, ...] | None = None
+    events: tuple[Sent, ...] | None = None
     slow_headers: int = 0
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -77,6 +84,15 @@ def page(status: int, charset: str) -> Fault:
 def slow(delay_s: float) -> Fault:
     """Answers correctly, but only after `delay_s` seconds."""
     return lambda reply: replace(reply, delay_s=delay_s)
+
+
+def held(may_answer: Event) -> Fault:
+    """Answers correctly, but only after the test has set `may_answer`."""
+
+    def hold(reply: Reply) -> Reply:
+        return replace(reply, hang_up=not may_answer.wait(_HELD_S))
+
+    return hold
 
 
 def hang_up(reply: Reply) -> Reply:
@@ -119,12 +135,12 @@ def says(*pieces: str, finish: str | None = "stop", usage: bool = True) -> Fault
     return lambda reply: replace(reply, events=_events(pieces, finish, usage))
 
 
-def events(*sent: bytes | float | None) -> Fault:
+def events(*sent: Sent) -> Fault:
     """Streams `sent`, which has the form of `Reply.events`."""
     return lambda reply: replace(reply, events=sent)
 
 
-def before_event(index: int, sent: bytes | float | None) -> Fault:
+def before_event(index: int, sent: Sent) -> Fault:
     """Streams correctly, but with `sent` inserted before the event with this index."""
 
     def spoil(reply: Reply) -> Reply:
@@ -299,7 +315,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._stream(reply, reply.events)
 
-    def _stream(self, reply: Reply, events: Sequence[bytes | float | None]) -> None:
+    def _stream(self, reply: Reply, events: Sequence[Sent]) -> None:
         try:
             self.send_response(reply.status)
             for _ in range(reply.slow_headers):
@@ -310,12 +326,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for event in events:
-                if event is None:
+                if event is None or (isinstance(event, Event) and not event.wait(_HELD_S)):
                     self.close_connection = True
                     return
                 if isinstance(event, bytes):
                     self._send_http_chunk(event)
-                else:
+                elif not isinstance(event, Event):
                     self._pause(event)
             self._send_http_chunk(b"")
         except ConnectionError:
