@@ -27,6 +27,8 @@ from tests.support.servers.processes import children_of, is_alive
 from tests.support.until import until
 
 PASSWORD = "a password of tests"
+# By default, the engine waits two seconds for a connection. A busy machine may need longer.
+PATIENT_S = 60
 _NOBODY = 65534
 _START_S = 60.0
 _TEMPLATE = "hrag_template"
@@ -127,9 +129,16 @@ class PostgresServer:
         return (self.home / "log").read_text("utf-8", "replace")
 
     def dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
-        """Returns the DSN of a connection through the socket, which needs no password."""
+        """Returns the DSN of a connection through the socket, which needs no password.
+
+        By default, a client waits patiently for a server that a busy machine delays.
+        """
         return psycopg.conninfo.make_conninfo(
-            host=str(self.home), port=self.port, dbname=database, user=user, **more
+            host=str(self.home),
+            port=self.port,
+            dbname=database,
+            user=user,
+            **{"connect_timeout": PATIENT_S} | more,
         )
 
     def tcp_dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
@@ -345,5 +354,6 @@ def hosts(*servers: PostgresServer, **more: str) -> str:
         port=",".join(str(server.port) for server in servers),
         user="postgres",
         dbname="postgres",
+        connect_timeout=PATIENT_S,
         **more,
     )
