@@ -18,6 +18,7 @@ from tests.support.until import until
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING, _GOAWAY = 4, 6, 7
+_ACK = 1
 _ENHANCE_YOUR_CALM = 11
 _MAX_WAIT_S = 60.0
 
@@ -36,8 +37,8 @@ class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
         return rpb.SearchResponse()
 
 
-def _frame(kind: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload))[1:] + bytes((kind, 0)) + bytes(4) + payload
+def _frame(kind: int, payload: bytes = b"", flags: int = 0) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + bytes(4) + payload
 
 
 def _ping(address: str, pings: int, interval_s: float) -> int | None:
@@ -48,6 +49,10 @@ def _ping(address: str, pings: int, interval_s: float) -> int | None:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), _MAX_WAIT_S) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
+        # The server gives up a client that does not acknowledge its settings, its first frame.
+        head = link.recv(9, socket.MSG_WAITALL)
+        link.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
+        link.sendall(_frame(_SETTINGS, flags=_ACK))
         with suppress(ConnectionError):  # The server may have closed the connection already.
             for _ in range(pings):
                 link.sendall(_frame(_PING, bytes(8)))
@@ -147,9 +152,9 @@ def _wait_for_acknowledgements(relay: Relay, count: int) -> None:
 
 
 def test_the_call_of_a_client_that_stops_answering_pings_ends() -> None:
-    """That a client which answers pings keeps its call is the subject of the next test.
+    """The next test shows that a client which answers pings keeps its call.
 
-    The timeout is so short that it may also end the call of a client that a busy machine delays.
+    Here the timeout is so short that a busy machine may end the call of such a client too.
     """
     servicer = Waiting()
     policy = ConnectionPolicy(ping_interval_ms=200, ping_timeout_ms=300)
