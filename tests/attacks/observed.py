@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.attacks.running_clock import running_s
+from tests.attacks.uptime_clock import uptime_s
 from tests.support.servers.processes import Process
 
 # The most seconds that a health check or a search of another tenant may take during an attack.
@@ -27,12 +27,12 @@ MAX_GROWTH_BYTES = 300 << 20
 
 def health_s(process: Process) -> float:
     """Returns the seconds that a health check over a new connection takes."""
-    began = running_s()
+    began = uptime_s()
     with grpc.insecure_channel(process.address) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         response = check(health_pb2.HealthCheckRequest(), timeout=60)
     assert response.status == health_pb2.HealthCheckResponse.SERVING
-    return running_s() - began
+    return uptime_s() - began
 
 
 def typical_s(call: Callable[[], object], times: int = 11) -> float:
@@ -49,9 +49,9 @@ def p99_s(call: Callable[[], object], times: int = 200) -> float:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    began = running_s()
+    began = uptime_s()
     call()
-    return running_s() - began
+    return uptime_s() - began
 
 
 def memory_bytes(process: Process) -> int:

@@ -29,7 +29,7 @@ from tests.attacks.observed import (
     threads_of,
     typical_s,
 )
-from tests.attacks.running_clock import running_s
+from tests.attacks.uptime_clock import uptime_s
 from tests.attacks.world import (
     ATTACKER,
     HALF_OPEN,
@@ -260,12 +260,12 @@ def test_a_stream_ends_when_its_key_is_revoked(quiet: Guarded) -> None:
         call = channel.stream_stream(REFLECTION)(requests, metadata=_metadata(key), timeout=60)
         call.initial_metadata()
         api_keys.revoke(quiet.key_file, id_of(key))
-        began = running_s()
+        began = uptime_s()
         with pytest.raises(grpc.RpcError) as caught:
             next(call)
         ending.set()
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert running_s() - began < 8
+    assert uptime_s() - began < 8
 
 
 def _silent_requests(ending: threading.Event) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ from hrag.values.formats import (
 )
 from indexer_svc.parsers.parser_functions import parse
 from indexer_svc.parsers.parser_pool import ParserPool
-from tests.attacks.running_clock import running_s
+from tests.attacks.uptime_clock import uptime_s
 from tests.support.documents.format_files import (
     archive,
     docx_file,
@@ -82,13 +82,13 @@ def _refused(pool: ParserPool, content: bytes, mime_type: str) -> InvalidArgumen
 
     Fails if the pool exceeds its time limit by `_MARGIN_S`, or does not read the next file.
     """
-    began = running_s()
+    began = uptime_s()
     try:
         _read(pool, content, mime_type)
     except InvalidArgument as error:
         return error
     finally:
-        assert running_s() - began < TIMEOUT_S + _MARGIN_S
+        assert uptime_s() - began < TIMEOUT_S + _MARGIN_S
         assert "Honey" in _read(pool, html_page(), HTML)
     return None
 

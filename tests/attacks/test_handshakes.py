@@ -23,7 +23,7 @@ from tests.attacks.observed import (
     threads_of,
     typical_s,
 )
-from tests.attacks.running_clock import running_s
+from tests.attacks.uptime_clock import uptime_s
 from tests.support.servers.credentials import TENANT, new_key
 from tests.support.servers.pki import Authority
 from tests.support.servers.processes import FAST, Process, started
@@ -47,13 +47,13 @@ class Secured:
 
     def health_s(self) -> float:
         """Returns the seconds that a health check over a new connection takes."""
-        began = running_s()
+        began = uptime_s()
         credentials = grpc.ssl_channel_credentials(self.ca_file.read_bytes())
         with grpc.secure_channel(self.indexer.address, credentials) as channel:
             check = health_pb2_grpc.HealthStub(channel).Check
             response = check(health_pb2.HealthCheckRequest(), timeout=60)
         assert response.status == health_pb2.HealthCheckResponse.SERVING
-        return running_s() - began
+        return uptime_s() - began
 
     def is_healthy(self) -> bool:
         try:

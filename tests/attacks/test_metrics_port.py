@@ -21,7 +21,7 @@ from hrag.server.serving.metrics_server import (
     REQUEST_S,
 )
 from hrag.types import Document
-from tests.attacks.running_clock import running_s
+from tests.attacks.uptime_clock import uptime_s
 from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.pki import Authority
 from tests.support.servers.processes import FAST, START_S, Process, running, started
@@ -86,11 +86,11 @@ def _is_scraped(address: str, token: str = "") -> bool:
 
 def _closed_s(connection: socket.socket) -> float:
     """Waits until the server has closed the connection; returns the seconds that this took."""
-    started = running_s()
+    started = uptime_s()
     with suppress(ConnectionError):
         while connection.recv(4096):
             pass
-    return running_s() - started
+    return uptime_s() - started
 
 
 def test_idle_connections_occupy_neither_threads_nor_memory(port: Port) -> None:
@@ -110,12 +110,12 @@ def test_idle_connections_occupy_neither_threads_nor_memory(port: Port) -> None:
 
 def test_a_request_that_arrives_byte_by_byte_is_ended(port: Port) -> None:
     with port.connect() as connection:
-        began = running_s()
+        began = uptime_s()
         with suppress(OSError):
-            while running_s() < began + 2 * _PATIENCE_S:
+            while uptime_s() < began + 2 * _PATIENCE_S:
                 connection.sendall(b"G")
                 time.sleep(0.2)
-        assert running_s() - began < _PATIENCE_S
+        assert uptime_s() - began < _PATIENCE_S
 
 
 def test_a_reply_that_nobody_reads_is_ended(port: Port) -> None:

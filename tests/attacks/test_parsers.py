@@ -15,7 +15,7 @@ import pytest
 
 from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, PLAIN_TEXT, Document
-from tests.attacks.running_clock import running_s
+from tests.attacks.uptime_clock import uptime_s
 from tests.support.documents.bombs import (
     PDF_BOMBS,
     inflating_page,
@@ -71,10 +71,10 @@ def _neighbour_ingests(services: Running) -> Iterator[None]:
     def ingest() -> None:
         with services.new_client() as client:
             while not ended.is_set() or not taken_s:
-                began = running_s()
+                began = uptime_s()
                 try:
                     client.ingest("neighbour", Document(pdf_of([f"Page of {began}"])))
-                    taken_s.append(running_s() - began)
+                    taken_s.append(uptime_s() - began)
                 except HragError as error:
                     failures.append(error)
                     return
@@ -92,13 +92,13 @@ def _outcome(
     services: Running, document: Document, deadline_s: float = DEADLINE_S
 ) -> HragError | None:
     """Ingests a document; returns the error if it is refused. Fails if the call ends too late."""
-    began = running_s()
+    began = uptime_s()
     try:
         services.client.ingest("attacker", document, timeout_s=deadline_s)
     except HragError as error:
         return error
     finally:
-        assert running_s() - began < deadline_s + _MARGIN_S
+        assert uptime_s() - began < deadline_s + _MARGIN_S
     return None
 
 

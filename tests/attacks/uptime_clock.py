@@ -12,14 +12,14 @@ _TICK_S = 0.01
 _LONGEST_S = 0.1
 
 
-class RunningClock:
+class UptimeClock:
     """Returns the seconds in which the machine has run since the clock was made. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds = 0.0
         self._last_s = time.monotonic()
-        threading.Thread(target=self._tick, name="running clock", daemon=True).start()
+        threading.Thread(target=self._tick, name="uptime clock", daemon=True).start()
 
     def __call__(self) -> float:
         with self._lock:
@@ -34,4 +34,4 @@ class RunningClock:
             self()
 
 
-running_s = RunningClock()
+uptime_s = UptimeClock()
