@@ -39,6 +39,7 @@ _HEALTH = "/grpc.health.v1.Health/Check"
 _DOCUMENT = "/hrag.v1.IndexerService/GetDocument"
 _TIMEOUT_S = 30.0
 _HEALTH_PERIOD_S, _CALL_PERIOD_S = 0.05, 0.01
+_POLL_S = 0.05
 # The attacker's documents: each has a chunk of about 1 MB, most of it spaces.
 _LARGE_DOCUMENTS = 8
 _LARGE = ("word " + " " * 8000) * 120
@@ -131,7 +132,8 @@ class Latencies:
 class Observer:
     """Both services, a gateway, and the calls of another tenant, each over its own connection."""
 
-    def __init__(self, guarded: Guarded, gateway: Process) -> None:
+    def __init__(self, guarded: Guarded, gateway: Process, clock: Callable[[], float]) -> None:
+        """Observes with a clock in seconds."""
         services = guarded.services
         self.target = Target(
             services.indexer.address,
@@ -146,6 +148,7 @@ class Observer:
             "gateway": gateway,
         }
         self._victim_key = guarded.victim_key
+        self._clock = clock
 
     @contextmanager
     def observing(self) -> Iterator[Observation]:
@@ -153,7 +156,9 @@ class Observer:
         observation, ending = Observation(), threading.Event()
         with ExitStack() as connections:
             threads = [
-                threading.Thread(target=_repeat, args=(*observed, observation.failures, ending))
+                threading.Thread(
+                    target=_repeat, args=(*observed, observation.failures, ending, self._clock)
+                )
                 for observed in self._observed(observation, connections)
             ]
             watch = threading.Thread(target=self._watch_memory, args=(observation, ending))
@@ -170,7 +175,9 @@ class Observer:
     def observe(self, duration_s: float) -> Observation:
         """Makes the calls for some seconds."""
         with self.observing() as observation:
-            time.sleep(duration_s)
+            until_s = self._clock() + duration_s
+            while self._clock() < until_s:
+                time.sleep(_POLL_S)
         return observation
 
     def under_attack(self, name: str, duration_s: float) -> Observation:
@@ -185,9 +192,9 @@ class Observer:
 
         Each answer may take at most a tenth of a second.
         """
-        began = time.monotonic()
+        began = self._clock()
         until(self.serves_fully, _TIMEOUT_S)
-        return time.monotonic() - began
+        return self._clock() - began
 
     def serves_fully(self) -> bool:
         """Returns True if every service answers everybody at once over a new connection."""
@@ -226,16 +233,17 @@ def _repeat(
     latencies: Latencies,
     failures: list[str],
     ending: threading.Event,
+    clock: Callable[[], float],
 ) -> None:
     call()  # The first call connects.
-    due_s = time.monotonic()
-    while not ending.wait(max(0.0, due_s - time.monotonic())):
-        began_s = time.monotonic()
+    due_s = clock()
+    while not ending.wait(max(0.0, due_s - clock())):
+        began_s = clock()
         try:
             call()
         except (OSError, grpc.RpcError, AssertionError) as error:
             failures.append(repr(error))
-        ended_s = time.monotonic()
+        ended_s = clock()
         latencies.calls.append(ended_s - began_s)
         due_s += period_s
         while due_s < ended_s:
@@ -292,12 +300,16 @@ def _http(
 
 @contextmanager
 def observed_services(
-    folder: Path, start: Start = Forked, *, chat_model: bool = False
+    folder: Path,
+    start: Start = Forked,
+    *,
+    chat_model: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Observer]:
     """Runs both services and a gateway, with documents that attackers need.
 
     Settings are the default, except for the embedder and, if `chat_model`, a chat model that writes
-    nothing but markers.
+    nothing but markers. `clock` returns seconds.
     """
     with ExitStack() as ending:
         settings = ending.enter_context(_chat_model()) if chat_model else {}
@@ -311,7 +323,7 @@ def observed_services(
                 assert isinstance(result, IngestResult), result
             # The first search of this mode reads the table of tokens.
             attacker.search(ATTACKER, "which ship passed", mode=SearchMode.CONTEXT)
-        observer = Observer(guarded, gateway)
+        observer = Observer(guarded, gateway, clock)
         until(observer.serves_fully)
         observer.observe(_WARM_UP_S)
         yield observer

@@ -44,7 +44,7 @@ class Audited:
 
     def call(self, stub: Any, method: str, request: Any, key: str, request_id: str) -> Any:
         metadata = (("authorization", f"Bearer {key}"), ("x-request-id", request_id))
-        return getattr(stub, method)(request, metadata=metadata, timeout=10)
+        return getattr(stub, method)(request, metadata=metadata, timeout=60)
 
 
 @pytest.fixture

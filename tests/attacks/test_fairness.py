@@ -11,6 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from hrag.client import Client
+from hrag.errors import TooBusy
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult
 from hrag.v1 import retriever_pb2 as pb
 from tests.attacks.http2 import Connection
@@ -97,7 +99,7 @@ def test_costly_calls_of_one_tenant_do_not_block_searches_of_others(
     p99_s(guarded.search, 50)
     quiet = p99_s(guarded.search)
     with _flood(guarded, costly, 200):
-        attacked = p99_s(guarded.search, 100)
+        attacked = p99_s(guarded.search)
     problem = f"p99 {quiet * 1e3:.1f} ms quiet, {attacked * 1e3:.1f} ms under attack"
     assert attacked < max(MAX_RATIO * quiet, MAX_S), problem
 
@@ -123,7 +125,7 @@ def test_batches_of_costly_searches_do_not_block_searches_of_others(guarded: Gua
         p99_s(guarded.search, 50)
         quiet = p99_s(guarded.search)
         with repeated(lambda: attacker.batch_search(queries, timeout_s=60), 4):
-            attacked = p99_s(guarded.search, 100)
+            attacked = p99_s(guarded.search)
     problem = f"p99 {quiet * 1e3:.1f} ms quiet, {attacked * 1e3:.1f} ms under attack"
     assert attacked < max(MAX_RATIO * quiet, MAX_S), problem
 
@@ -137,15 +139,14 @@ def test_waiting_calls_of_one_tenant_are_bounded(guarded: Guarded) -> None:
     with grpc.insecure_channel(guarded.services.retriever.address) as channel:
         search = channel.unary_unary(SEARCH, pb.SearchRequest.SerializeToString)
         metadata = (("authorization", f"Bearer {guarded.attacker_key}"),)
-        calls = [search.future(request, timeout=8, metadata=metadata) for _ in range(400)]
+        calls = [search.future(request, timeout=100, metadata=metadata) for _ in range(400)]
+        until(lambda: sum(call.done() for call in calls) >= 272)
         assert typical_s(guarded.search) < MAX_S
-        errors = [call.exception() for call in calls]
-    codes = Counter(error.code() for error in errors)
-    assert codes == {
-        grpc.StatusCode.RESOURCE_EXHAUSTED: 272,
-        grpc.StatusCode.DEADLINE_EXCEEDED: 128,
-    }
-    assert any("HRAG_TENANT_MAX_WAITING_CALLS" in error.details() for error in errors)
+        refusals = [call.exception() for call in calls if call.done()]
+        for call in calls:
+            call.cancel()
+    assert Counter(error.code() for error in refusals) == {grpc.StatusCode.RESOURCE_EXHAUSTED: 272}
+    assert any("HRAG_TENANT_MAX_WAITING_CALLS" in error.details() for error in refusals)
 
 
 def test_unread_replies_are_bounded_and_their_calls_end(guarded: Guarded) -> None:
@@ -165,7 +166,15 @@ def test_unread_replies_are_bounded_and_their_calls_end(guarded: Guarded) -> Non
         assert statistics.median(health) < MAX_S
         assert largest - before < _UNREAD_GROWTH_BYTES
         with guarded.attacker() as attacker:
-            attacker.search(ATTACKER, "ship", limit=100)
+            until(lambda: _is_served(attacker))
+
+
+def _is_served(attacker: Client) -> bool:
+    """Returns True if the calls with unread replies keep the tenant from searching no longer."""
+    try:
+        return bool(attacker.search(ATTACKER, "ship", limit=100).passages)
+    except TooBusy:
+        return False
 
 
 def test_all_attacks_at_once_do_not_block_searches_of_others(guarded: Guarded) -> None:
@@ -192,4 +201,4 @@ def test_a_call_without_a_deadline_gets_the_deadline_of_the_server(tmp_path: Pat
         with pytest.raises(grpc.RpcError) as caught:
             services.raw_retriever.Search(request, timeout=None)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30

@@ -98,14 +98,14 @@ def _serves(gateway: Gateway) -> None:
     ids=["values", "metadata", "lists"],
 )
 def test_very_many_values_are_refused_before_they_are_built(
-    gateway: Gateway, metadata: object, says: bytes
+    patient: Gateway, metadata: object, says: bytes
 ) -> None:
     """Each request took over a second of processor time when the values were built first."""
     document = {"text": "x", "metadata": {"m": metadata}}
     raw = json.dumps({"tenantId": "t", "document": document}).encode()
     began = time.process_time()
     for _ in range(4):
-        reply = gateway.post(INGEST, raw)
+        reply = patient.post(INGEST, raw)
         assert (reply.status, says in reply.body) == (400, True)
     assert time.process_time() - began < _MAX_PROCESSOR_S
 
@@ -271,12 +271,12 @@ def test_headers_are_bounded(gateway: Gateway) -> None:
     assert not _sent(gateway, head).startswith(b"HTTP/1.1 200")
 
 
-def test_all_bodies_together_are_bounded(gateway: Gateway, fake: Fake) -> None:
+def test_all_bodies_together_are_bounded(patient: Gateway) -> None:
     large = json.dumps({"document": {"text": "a" * (9 << 20)}}).encode()
-    with _connect(gateway) as first:
+    with _connect(patient) as first:
         first.sendall(_head(INGEST, b"content-length: %d" % len(large)) + large[:-1])
         until_s = time.monotonic() + _PATIENCE_S
-        while (reply := gateway.post(INGEST, large)).status == 200:
+        while (reply := patient.post(INGEST, large)).status == 200:
             assert time.monotonic() < until_s
     assert (reply.status, reply.reason) == (429, "TOO_BUSY")
     assert "HRAG_HTTP_MAX_BUFFERED_BYTES" in reply.json["message"]
@@ -298,11 +298,11 @@ def test_one_credential_gets_half_of_the_buffer_in_every_spelling(patient: Gatew
         assert patient.post(INGEST, large, {"authorization": "Bearer other"}).status == 200
 
 
-def test_data_after_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
+def test_data_after_a_gzip_is_refused_at_once(patient: Gateway) -> None:
     """Without this refusal, the gateway would buffer the whole body until the time limit."""
     head = _head(SEARCH, b"content-encoding: gzip", b"transfer-encoding: chunked")
     parts = (gzip.compress(b"{}"), b"x" * 1000)
-    with _connect(gateway) as connection:
+    with _connect(patient) as connection:
         connection.sendall(head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts))
         status, body = _read(connection)
         assert (status, b"data after the end of its gzip" in body) == (400, True)
@@ -433,23 +433,24 @@ def test_a_request_in_a_lenient_form_is_refused_and_ends_its_connection(
 
 
 def test_a_lenient_form_is_refused_when_it_arrives_in_pieces_and_after_a_request(
-    gateway: Gateway,
+    patient: Gateway,
 ) -> None:
-    with _connect(gateway) as connection:
+    with _connect(patient) as connection:
         connection.sendall(_GET + b"\r\n")
         assert _read(connection)[0] == 200
-        for part in (b"GET / HTTP/1.1\r\nhost: loc", b"alhost\r\nx: 1\n", b"y: 2\r", b"\n\r\n"):
-            connection.sendall(part)
-            time.sleep(0.02)
+        with suppress(ConnectionError):  # The gateway may have refused the request already.
+            for part in (b"GET / HTTP/1.1\r\nhost: loc", b"alhost\r\nx: 1\n", b"y: 2\r", b"\n\r\n"):
+                connection.sendall(part)
+                time.sleep(0.02)
         assert _read_to_end(connection).startswith(b"HTTP/1.1 400")
 
 
 def test_a_strict_request_in_version_1_0_and_one_with_extended_chunks_are_answered(
-    gateway: Gateway,
+    patient: Gateway,
 ) -> None:
     old = b"GET / HTTP/1.0\r\nhost: localhost\r\n\r\n"
-    assert _sent(gateway, old).startswith(b"HTTP/1.1 200")
+    assert _sent(patient, old).startswith(b"HTTP/1.1 200")
     body = b'2;a="b"\r\n{}\r\n0\r\n\r\n'
-    with _connect(gateway) as connection:
+    with _connect(patient) as connection:
         connection.sendall(_CHUNKED + body)
         assert _read(connection)[0] == 200

@@ -21,6 +21,7 @@ from hrag.server.serving.metrics_server import (
     REQUEST_S,
 )
 from hrag.types import Document
+from tests.attacks.uptime_clock import uptime_s
 from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.pki import Authority
 from tests.support.servers.processes import FAST, START_S, Process, running, started
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.attacks
 
 _IDLE = 1000
 # The most seconds that a test waits. The machine may be busy.
-_PATIENCE_S = REQUEST_S + 10
+_PATIENCE_S = REQUEST_S + 40
 _TOKEN = "a token of the tests".replace(" ", "-")
 _MIB = 1 << 20
 
@@ -85,11 +86,11 @@ def _is_scraped(address: str, token: str = "") -> bool:
 
 def _closed_s(connection: socket.socket) -> float:
     """Waits until the server has closed the connection; returns the seconds that this took."""
-    started = time.monotonic()
+    started = uptime_s()
     with suppress(ConnectionError):
         while connection.recv(4096):
             pass
-    return time.monotonic() - started
+    return uptime_s() - started
 
 
 def test_idle_connections_occupy_neither_threads_nor_memory(port: Port) -> None:
@@ -109,12 +110,12 @@ def test_idle_connections_occupy_neither_threads_nor_memory(port: Port) -> None:
 
 def test_a_request_that_arrives_byte_by_byte_is_ended(port: Port) -> None:
     with port.connect() as connection:
-        began = time.monotonic()
+        began = uptime_s()
         with suppress(OSError):
-            while time.monotonic() < began + 2 * _PATIENCE_S:
+            while uptime_s() < began + 2 * _PATIENCE_S:
                 connection.sendall(b"G")
                 time.sleep(0.2)
-        assert time.monotonic() - began < _PATIENCE_S
+        assert uptime_s() - began < _PATIENCE_S
 
 
 def test_a_reply_that_nobody_reads_is_ended(port: Port) -> None:
@@ -218,7 +219,14 @@ def test_the_metrics_of_workers_need_the_same_token(tmp_path: Path) -> None:
         services.client.ingest("acme", Document("Cats sleep.", "a"))
         services.client.search("acme", "cats")
         until(lambda: Scrape(address, _TOKEN).value("hrag_workers_serving") == 2, START_S)
-        scrape = Scrape(address, _TOKEN)
-        assert scrape.value("hrag_calls_total", method="Search", code="OK") == 1
+        until(lambda: _searches(address) == 1)
         with pytest.raises(HTTPError, match="401"):
             Scrape(address)
+
+
+def _searches(address: str) -> float:
+    """Returns the count of searches. A scrape lacks a worker that answers it too late."""
+    try:
+        return Scrape(address, _TOKEN).value("hrag_calls_total", method="Search", code="OK")
+    except KeyError:
+        return 0

@@ -56,7 +56,7 @@ class Proxied:
         """Returns the seconds that a health check over a new connection takes."""
         with self.channel() as channel:
             check = health_pb2_grpc.HealthStub(channel).Check
-            return seconds(lambda: check(health_pb2.HealthCheckRequest(), timeout=20))
+            return seconds(lambda: check(health_pb2.HealthCheckRequest(), timeout=60))
 
     def channel(self) -> grpc.Channel:
         credentials = grpc.ssl_channel_credentials(self.ca_file.read_bytes())
@@ -95,7 +95,7 @@ def proxied(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield proxy
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _answers(proxy: Proxied) -> bool:
@@ -171,5 +171,5 @@ def _opens(proxied: Proxied, connections: list[Connection]) -> bool:
 
 def test_watches_end_at_the_proxy_and_clients_call_without_them(proxied: Proxied) -> None:
     with proxied.channel() as channel, pytest.raises(grpc.RpcError) as caught:
-        next(health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=10))
+        next(health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60))
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -35,7 +35,12 @@ SHORT = sentences(5)  # This text has one chunk of the top level.
 
 # One call runs at a time, so that the order of the prompts is certain. No wait takes long.
 QUICK = SummariserPolicy(
-    max_calls=1, poll_s=0.005, first_retry_s=0.005, last_retry_s=0.02, backoff_s=0.05
+    max_calls=1,
+    poll_s=0.005,
+    first_retry_s=0.005,
+    last_retry_s=0.02,
+    backoff_s=0.05,
+    close_s=WAIT_S,
 )
 
 

@@ -103,7 +103,7 @@ def gateway_settings(indexer: str, retriever: str, **variables: object) -> Gatew
         "HRAG_RETRIEVER_ADDRESS": retriever,
         "HRAG_DRAIN_S": 2.0,
         # The machine may stand still while a request arrives.
-        "HRAG_ARRIVAL_TIMEOUT_S": 60.0,
+        "HRAG_ARRIVAL_TIMEOUT_S": PATIENCE_S,
     }
     return GatewaySettings(**defaults | variables)
 

@@ -24,12 +24,14 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from hrag.models.embedding.hashing import HashEmbedder
+from tests.support.until import PATIENCE_S
 
 DEFAULT_DIMENSION = 32
 _EMBEDDINGS = "/v1/embeddings"
 _CHAT = "/v1/chat/completions"
 _POLL_S = 0.02
 HEADER_PAUSE_S = 0.1
+
 # The pieces of the text that a chat reply streams by default.
 SAID = ("Dogs ", "bark", " [1].")
 PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
@@ -83,6 +85,15 @@ def page(status: int, charset: str) -> Fault:
 def slow(delay_s: float) -> Fault:
     """Answers correctly, but only after `delay_s` seconds."""
     return lambda reply: replace(reply, delay_s=delay_s)
+
+
+def held(may_answer: Event) -> Fault:
+    """Answers correctly, but only after the test has set `may_answer`."""
+
+    def hold(reply: Reply) -> Reply:
+        return replace(reply, hang_up=not may_answer.wait(PATIENCE_S))
+
+    return hold
 
 
 def hang_up(reply: Reply) -> Reply:

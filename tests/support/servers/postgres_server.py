@@ -24,11 +24,12 @@ import psycopg
 
 from hrag.cli.processes import free_addresses
 from tests.support.servers.processes import children_of, is_alive, is_stopped
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 PASSWORD = "a password of tests"
+# By default, the engine waits two seconds for a connection. A busy machine may need longer.
+_CONNECT_TIMEOUT_S = int(PATIENCE_S)
 _NOBODY = 65534
-_START_S = 60.0
 _TEMPLATE = "hrag_template"
 _AUTHENTICATION = """\
 local all,replication all trust
@@ -127,9 +128,16 @@ class PostgresServer:
         return (self.home / "log").read_text("utf-8", "replace")
 
     def dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
-        """Returns the DSN of a connection through the socket, which needs no password."""
+        """Returns the DSN of a connection through the socket, which needs no password.
+
+        By default, a client waits patiently for a server that a busy machine delays.
+        """
         return psycopg.conninfo.make_conninfo(
-            host=str(self.home), port=self.port, dbname=database, user=user, **more
+            host=str(self.home),
+            port=self.port,
+            dbname=database,
+            user=user,
+            **{"connect_timeout": _CONNECT_TIMEOUT_S} | more,
         )
 
     def tcp_dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
@@ -194,7 +202,7 @@ class PostgresServer:
                 cwd=self.home,
                 **self._user,
             )
-        until(self._is_ready, _START_S)
+        until(self._is_ready)
 
     def stop(self) -> None:
         """Shuts the server down at once. It rolls running transactions back."""
@@ -249,7 +257,7 @@ class PostgresServer:
     def _end(self, with_signal: signal.Signals) -> None:
         if self._server is not None:
             self._server.send_signal(with_signal)
-            self._server.wait(_START_S)
+            self._server.wait(PATIENCE_S)
             self._server = None
 
     def _stopped_children(self) -> set[int]:
@@ -350,5 +358,6 @@ def hosts(*servers: PostgresServer, **more: str) -> str:
         port=",".join(str(server.port) for server in servers),
         user="postgres",
         dbname="postgres",
+        connect_timeout=_CONNECT_TIMEOUT_S,
         **more,
     )

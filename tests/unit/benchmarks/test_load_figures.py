@@ -1,10 +1,12 @@
 """Figures of a load test: percentiles and goodput, which show stalls of the server."""
 
 import asyncio
-import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from benchmarks.load import generator
 from benchmarks.load.figures import UNSENT, Figures, Outcome, joined
 from benchmarks.load.generator import drive
 from benchmarks.load.work import Work
@@ -12,10 +14,37 @@ from benchmarks.load.work import Work
 RATE = 200.0
 
 
-def _run_load(send, *, duration_s=1.0, max_in_flight=1000):
+class FakeTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer when no task can run.
+
+    So a load of a second takes a moment, and a busy machine does not change its figures.
+    """
+
+    now_s = 0.0
+    _ready: Any
+    _scheduled: Any
+
+    def time(self) -> float:
+        return self.now_s
+
+    def _run_once(self) -> None:
+        if self._scheduled and not self._ready:
+            self.now_s = max(self.now_s, self._scheduled[0].when())
+        super()._run_once()  # type: ignore[misc]
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> FakeTimeLoop:
+    loop = FakeTimeLoop()
+    monkeypatch.setattr(generator, "time", SimpleNamespace(monotonic=loop.time))
+    return loop
+
+
+def _run_load(loop, send, *, duration_s=1.0, max_in_flight=1000):
     work = Work(rate=RATE, duration_s=duration_s)
     numbers = range(work.count)
-    return asyncio.run(drive(work, send, numbers, time.monotonic(), max_in_flight))
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(drive(work, send, numbers, loop.time(), max_in_flight))
 
 
 def test_latency_counts_from_the_due_time_and_for_successful_calls_only():
@@ -56,7 +85,7 @@ def test_a_report_has_percentiles_and_codes_of_searches_and_writes():
     assert list(Figures([]).lines(1.0)) == ["no calls"]
 
 
-def test_percentiles_show_a_server_that_stalls():
+def test_percentiles_show_a_server_that_stalls(loop):
     """The server stalls for half a second of one second.
 
     Half of the calls are due during the stall, and they wait.
@@ -64,12 +93,12 @@ def test_percentiles_show_a_server_that_stalls():
     began = []
 
     async def send(number):
-        began.append(time.monotonic())
+        began.append(loop.time())
         at = began[-1] - began[0]
         await asyncio.sleep(max(0.0, 0.75 - at) if at > 0.25 else 0.0)
         return "OK"
 
-    figures = _run_load(send)
+    figures = _run_load(loop, send)
     assert figures.codes == {"OK": RATE}
     waited = (figures.took_ms > 50).sum() / RATE
     # The expected share is 0.45: all calls of the stall except those of its last 50 ms.
@@ -77,33 +106,33 @@ def test_percentiles_show_a_server_that_stalls():
     assert figures.took_ms.max() > 400
 
 
-def test_a_load_generator_that_stalls_is_reported_as_too_slow():
+def test_a_load_generator_that_stalls_is_reported_as_too_slow(loop):
     async def send(number):
         if number == 50:
-            time.sleep(0.4)
+            loop.now_s += 0.4
         return "OK"
 
-    figures = _run_load(send)
+    figures = _run_load(loop, send)
     assert (figures.took_ms > 50).sum() >= 60
     assert "TOO SLOW" in "\n".join(figures.lines(1.0))
 
 
-def test_a_slow_server_does_not_slow_the_load_down():
+def test_a_slow_server_does_not_slow_the_load_down(loop):
     async def send(number):
         await asyncio.sleep(0.3)
         return "OK"
 
-    figures = _run_load(send, duration_s=0.5)
+    figures = _run_load(loop, send, duration_s=0.5)
     sent = [outcome.sent_s for outcome in figures.outcomes]
     assert len(sent) == RATE * 0.5
     # If each call were sent after the reply to the call before, the calls would take 30 s.
     assert max(sent) < 5
 
 
-def test_calls_beyond_the_limit_in_flight_are_counted_as_unsent():
+def test_calls_beyond_the_limit_in_flight_are_counted_as_unsent(loop):
     async def send(number):
         await asyncio.sleep(1.5)
         return "OK"
 
-    figures = _run_load(send, duration_s=0.1, max_in_flight=5)
+    figures = _run_load(loop, send, duration_s=0.1, max_in_flight=5)
     assert figures.codes == {"OK": 5, UNSENT: 15}

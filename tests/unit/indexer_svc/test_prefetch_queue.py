@@ -9,7 +9,7 @@ import pytest
 from indexer_svc.prefetch_queue import PrefetchQueue
 from tests.support.until import until
 
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 class Source:

@@ -413,7 +413,7 @@ def test_a_search_runs_at_once_if_the_tenant_has_reached_min_sequence() -> None:
     snapshot = FakeSnapshot(["a"])
     reader = FakeReader(snapshot, iter([9]))
     search = search_of(snapshot, reader=reader)
-    assert search(replace(QUERY, min_sequence=8), Deadline.after(5)).passages == ("a",)
+    assert search(replace(QUERY, min_sequence=8), Deadline.after(60)).passages == ("a",)
     assert set(reader.tenants) == {QUERY.tenant_id}
 
 

@@ -28,7 +28,7 @@ def servicer_of(reader: ReaderStatus) -> RetrieverServicer:
 def call(channel: grpc.Channel, key: str | None = None) -> pb.GetServerInfoResponse:
     metadata = () if key is None else (("authorization", f"Bearer {key}"),)
     stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-    return stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=10, metadata=metadata)
+    return stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=60, metadata=metadata)
 
 
 def shown(response: pb.GetServerInfoResponse) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ from hrag.cli import mcp_http
 from hrag.cli.mcp_server import build_server
 from tests.support.until import until
 
-_PATIENCE_S = 20
+_PATIENCE_S = 60
 _HEAD = (
     b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/json\r\n"
     b"accept: application/json\r\n"
@@ -34,10 +34,10 @@ class _NoDocuments:
         """Reads nothing."""
 
 
-@pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A server with short limits, in a thread."""
-    monkeypatch.setattr(mcp_http, "ARRIVAL_S", 0.3)
+@contextmanager
+def _serving(monkeypatch: pytest.MonkeyPatch, arrival_s: float) -> Iterator[int]:
+    """Runs a server in a thread. Requests must arrive within `arrival_s` seconds."""
+    monkeypatch.setattr(mcp_http, "ARRIVAL_S", arrival_s)
     monkeypatch.setattr(mcp_http, "MAX_CONNECTIONS", 8)
     servers: list[uvicorn.Server] = []
     serve = uvicorn.Server.serve
@@ -60,6 +60,18 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield listener.getsockname()[1]
         servers[0].should_exit = True
         thread.join(_PATIENCE_S)
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    with _serving(monkeypatch, 60.0) as port:
+        yield port
+
+
+@pytest.fixture
+def impatient_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    with _serving(monkeypatch, 0.3) as port:
+        yield port
 
 
 def _connect(port: int) -> socket.socket:
@@ -96,7 +108,9 @@ def test_large_bodies_and_heads_are_refused(port: int) -> None:
 def _read_answer(connection: socket.socket) -> bytes:
     answer = b""
     while not answer.endswith(b"}"):
-        answer += connection.recv(65_536)
+        part = connection.recv(65_536)
+        assert part, answer
+        answer += part
     return answer
 
 
@@ -107,10 +121,12 @@ _BEGUN = (b"POST /mcp", _HEAD % 1, _HEAD % 1 + b"content-length: 9\r\n\r\n{")
     ("is_first", "start"),
     [(True, b""), *((is_first, start) for is_first in (True, False) for start in _BEGUN)],
 )
-def test_a_request_that_does_not_arrive_ends(port: int, is_first: bool, start: bytes) -> None:
-    with _connect(port) as connection:
+def test_a_request_that_does_not_arrive_ends(
+    impatient_port: int, is_first: bool, start: bytes
+) -> None:
+    with _connect(impatient_port) as connection:
         if not is_first:
-            connection.sendall(_request(port))
+            connection.sendall(_request(impatient_port))
             _read_answer(connection)
         connection.sendall(start)
         with suppress(ConnectionResetError):
@@ -118,20 +134,26 @@ def test_a_request_that_does_not_arrive_ends(port: int, is_first: bool, start: b
             assert connection.recv(65_536) == b""
 
 
-def test_idle_connections_lock_others_out_for_a_short_time_only(port: int) -> None:
-    idle = [_connect(port) for _ in range(mcp_http.MAX_CONNECTIONS)]
+def test_idle_connections_lock_others_out_for_a_short_time_only(impatient_port: int) -> None:
+    idle: list[socket.socket] = []
+
+    def are_others_locked_out() -> bool:
+        """Opens further idle connections, because the earlier ones may have ended already."""
+        idle.extend(_connect(impatient_port) for _ in range(mcp_http.MAX_CONNECTIONS))
+        return b" 503 " in _call(impatient_port)
+
     try:
-        until(lambda: b" 503 " in _call(port), _PATIENCE_S)
-        until(lambda: b" 200 " in _call(port), _PATIENCE_S)
+        until(are_others_locked_out, _PATIENCE_S)
+        until(lambda: b" 200 " in _call(impatient_port), _PATIENCE_S)
     finally:
         for connection in idle:
             connection.close()
 
 
-def test_a_connection_outlives_its_first_request(port: int) -> None:
-    with _connect(port) as connection:
+def test_a_connection_outlives_its_first_request(impatient_port: int) -> None:
+    with _connect(impatient_port) as connection:
         for _ in range(2):
-            connection.sendall(_request(port))
+            connection.sendall(_request(impatient_port))
             assert b" 200 " in _read_answer(connection)
             time.sleep(2 * mcp_http.ARRIVAL_S)
 

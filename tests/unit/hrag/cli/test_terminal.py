@@ -123,7 +123,7 @@ def test_progress_lines_appear_on_standard_error_while_the_block_runs(capsys):
     before = active_count()
     with progress_lines(describe, interval_s=0.001):
         assert third.wait(30)
-    assert active_count() == before
+    assert active_count() <= before  # A thread of an earlier test may have ended.
     written = capsys.readouterr()
     assert written.out == ""
     assert written.err.startswith("step 1\nstep 2\nstep 3\n")
@@ -133,7 +133,7 @@ def test_progress_lines_end_if_the_block_fails():
     before = active_count()
     with pytest.raises(ValueError, match="x"), progress_lines(lambda: "", interval_s=30):
         raise ValueError("x")
-    assert active_count() == before
+    assert active_count() <= before  # A thread of an earlier test may have ended.
 
 
 def _print_lines(lines: int) -> None:

@@ -202,7 +202,7 @@ def test_leaving_a_stream_ends_the_call() -> None:
         results = client.ingest_many("t", named_documents(*map(str, range(1000))))
         assert next(results) == stored("0")
         results.close()
-        assert fake.hung_up.wait(20)
+        assert fake.hung_up.wait(60)
 
 
 async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
@@ -212,12 +212,21 @@ async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
             results = client.ingest_many("t", named_documents(*map(str, range(1000))))
             assert await anext(results) == stored("0")
             await results.aclose()
-            assert await asyncio.to_thread(fake.hung_up.wait, 5)
+            assert await asyncio.to_thread(fake.hung_up.wait, 60)
 
 
 def test_documents_are_read_from_the_source_only_as_the_service_receives_them() -> None:
     """So a corpus that does not fit into memory can be streamed."""
-    documents_read = 0
+
+    class ReadsOne(Fake):
+        """Reads one document, and no further one before `may_answer` is set."""
+
+        def IngestDocuments(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+            yield from super().IngestDocuments(iter([next(requests)]), context)
+            self.may_answer.wait(60)
+
+    fake, documents_read = ReadsOne(), 0
+    fake.may_answer.clear()
 
     def documents() -> Iterator[Document]:
         nonlocal documents_read
@@ -225,8 +234,9 @@ def test_documents_are_read_from_the_source_only_as_the_service_receives_them() 
             documents_read += 1
             yield Document("x" * 100_000, str(number))
 
-    with client_of(Fake()) as client:
+    with client_of(fake) as client:
         results = client.ingest_many("t", documents())
         next(results)
         assert documents_read < 200
         results.close()
+        fake.may_answer.set()

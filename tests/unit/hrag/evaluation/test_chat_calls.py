@@ -8,7 +8,7 @@ from hrag.evaluation.chat_calls import ChatCalls
 from hrag.evaluation.journal import Journal
 from tests.support.documents.evaluation_fakes import ScriptedChat
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def test_equal_prompts_call_the_model_only_once() -> None:

@@ -81,5 +81,5 @@ def test_waiting_for_a_thread_ends_at_the_deadline_or_when_the_caller_leaves() -
     is_waiting = iter([True, True])
     with pytest.raises(Cancelled, match="the call was cancelled while waiting"):
         Deadline(is_waiting=lambda: next(is_waiting, False)).result_of(work, "waiting")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     work.set_result(7)  # The work was not cancelled, because other callers may wait for it.

@@ -30,7 +30,7 @@ from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 from indexer_svc.parsers.recognised_words import RecognisedWords
 from tests.support.until import until
 
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 class FakeProcess:
@@ -121,6 +121,15 @@ def starter() -> FakeStarter:
 
 @pytest.fixture
 def pool(starter: FakeStarter) -> Iterator[ParserPool]:
+    pool = ParserPool(4, 1 << 29, SOON_S, starter)
+    yield pool
+    pool.close()
+    assert starter.alive == []
+
+
+@pytest.fixture
+def impatient_pool(starter: FakeStarter) -> Iterator[ParserPool]:
+    """A pool that allows half a second for a file."""
     pool = ParserPool(4, 1 << 29, 0.5, starter)
     yield pool
     pool.close()
@@ -278,7 +287,16 @@ def test_the_error_after_a_wait_for_a_slot_names_the_number_of_slots(starter):
 
 @pytest.fixture
 def ocr_pool(starter: FakeStarter) -> Iterator[ParserPool]:
-    """A pool that recognises at most 3 pages of a file, for 0.3 s each."""
+    """A pool that recognises at most 3 pages of a file."""
+    pool = ParserPool(2, 1 << 31, SOON_S, starter, max_recognised_pages=3)
+    yield pool
+    pool.close()
+    assert starter.alive == []
+
+
+@pytest.fixture
+def impatient_ocr_pool(starter: FakeStarter) -> Iterator[ParserPool]:
+    """A pool that recognises each page for at most 0.3 s."""
     pool = ParserPool(2, 1 << 31, 0.3, starter, max_recognised_pages=3)
     yield pool
     pool.close()
@@ -325,19 +343,19 @@ def test_a_process_that_announces_pages_it_cannot_have_recognised_is_ended(
     assert starter.alive == []
 
 
-def test_each_page_has_the_time_limit_and_the_error_names_its_setting(ocr_pool, starter):
+def test_each_page_has_the_time_limit_and_the_error_names_its_setting(impatient_ocr_pool, starter):
     starter.prepare = slow
     with pytest.raises(TooLarge, match=r"HRAG_OCR_TIMEOUT_S allows for each page, 0\.3 s"):
-        parse(ocr_pool, "a")
+        parse(impatient_ocr_pool, "a")
 
 
-def test_a_scan_waits_for_a_slot_as_long_as_its_caller(ocr_pool, starter):
+def test_a_scan_waits_for_a_slot_as_long_as_its_caller(impatient_ocr_pool, starter):
     starter.prepare = hanging
-    call = Call(ocr_pool, "a")
+    call = Call(impatient_ocr_pool, "a")
     until(lambda: starter.used)
     # The wait for the slot is longer than the time limit of a page, and is not refused.
     with pytest.raises(DeadlineExceeded, match="waiting for a parser"):
-        parse(ocr_pool, "a", deadline=Deadline.after(0.5))
+        parse(impatient_ocr_pool, "a", deadline=Deadline.after(0.5))
     starter.used[0].gate.set()
     call.join(SOON_S)
 
@@ -363,13 +381,13 @@ def test_a_file_and_its_process_end_at_the_deadline(pool, starter):
     assert not starter.used[0].is_alive
 
 
-def test_a_file_and_its_process_end_at_the_time_limit_for_one_file(pool, starter):
+def test_a_file_and_its_process_end_at_the_time_limit_for_one_file(impatient_pool, starter):
     starter.prepare = slow
     with (
         pytest.raises(TooLarge, match=r"HRAG_PARSER_TIMEOUT_S allows, 0\.5 s"),
         capture_logs() as logs,
     ):
-        parse(pool, "a")
+        parse(impatient_pool, "a")
     assert [log["event"] for log in logs] == ["parser_failed"]
     assert not starter.used[0].is_alive
 
@@ -428,9 +446,9 @@ def test_if_no_process_can_be_started_the_error_allows_a_retry(pool, starter):
         parse(pool, "a")
 
 
-def test_the_start_of_a_process_does_not_count_as_time_of_the_file(pool, starter):
+def test_the_start_of_a_process_does_not_count_as_time_of_the_file(impatient_pool, starter):
     starter.prepare = lambda process: setattr(process, "start_s", 0.7)
-    assert parse(pool, "a") == "x"
+    assert parse(impatient_pool, "a") == "x"
 
 
 def test_a_process_that_is_not_ready_in_time_ends_and_the_error_allows_a_retry(starter):

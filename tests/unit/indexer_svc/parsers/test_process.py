@@ -341,7 +341,7 @@ def test_a_process_ends_when_its_socket_is_closed():
     with parent_socket, parent_socket.makefile("rb") as answers:
         ready, _ = received(answers.read, 0)
         assert "confined" in ready
-    assert child.wait(10) == 0
+    assert child.wait(60) == 0
 
 
 ATTEMPTS = """

@@ -92,7 +92,7 @@ def test_nothing_is_paid_for_while_the_embedder_fails(writer, embedder, error: H
     embedder.errors = [error] * 1000
     chat = FakeChat()
     with capture_logs() as logs, running(writer, embedder, chat):
-        until(lambda: len(logs) == 5)
+        until(lambda: len(logs) >= 5)
         assert chat.prompts == []
         embedder.errors.clear()
         until(lambda: not unsummarised(writer))

@@ -8,10 +8,15 @@ import pytest
 
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.store.connection_pool import ConnectionTimes
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 from tests.support.servers.postgres_server import PostgresServer
+from tests.support.until import PATIENCE_S
+
+# A busy machine may let callers and health checks wait longer than by default.
+_PATIENT = {"times": ConnectionTimes(max_wait_s=PATIENCE_S, check_s=PATIENCE_S)}
 
 
 @pytest.fixture
@@ -20,7 +25,7 @@ def opened() -> Iterator[Callable[..., PostgresDatabase]]:
     with ExitStack() as databases:
 
         def open_database(dsn: str, connections: int = 4, **options: Any) -> PostgresDatabase:
-            database = PostgresDatabase(dsn, connections, "hrag-tests", **options)
+            database = PostgresDatabase(dsn, connections, "hrag-tests", **_PATIENT | options)
             return databases.enter_context(closing(database))
 
         yield open_database

@@ -4,6 +4,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
@@ -86,12 +87,12 @@ def test_a_request_contains_model_prompt_limit_and_key(
 def test_each_piece_of_text_is_yielded_as_soon_as_it_arrives(
     server: OpenAIServer, untagged_model: OpenAIChat
 ) -> None:
-    server.inject(before_event(1, 0.3))
-    began = time.monotonic()
+    may_continue = Event()
+    server.inject(before_event(1, may_continue))
     stream = untagged_model.stream(PROMPT, 100, NEVER)
-    arrivals = [(piece, time.monotonic() - began) for piece in stream]
-    assert [piece for piece, _ in arrivals] == [*SAID, NORMAL_END]
-    assert arrivals[0][1] < 0.25 < arrivals[1][1]
+    assert next(stream) == SAID[0]
+    may_continue.set()
+    assert list(stream) == [*SAID[1:], NORMAL_END]
 
 
 def test_a_completion_has_the_complete_text(model: OpenAIChat) -> None:
@@ -162,7 +163,7 @@ def test_the_end_of_the_stream_is_awaited_only_briefly_after_the_text(
     began = time.monotonic()
     completion = completed(model, deadline=Deadline.after(deadline_s))
     assert (completion.text, completion.end.finish_reason) == ("ab", FinishReason.STOP)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 18
 
 
 def test_closing_the_stream_disconnects_from_the_endpoint(
@@ -190,7 +191,7 @@ def test_a_lost_connection_is_retried(server: OpenAIServer, model: OpenAIChat) -
     server.inject(openai_server.hang_up)
     began = time.monotonic()
     assert completed(model).text == "".join(SAID)
-    assert 0.4 < time.monotonic() - began < 10
+    assert 0.4 < time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("requested", ["soon", "-1", "inf"])
@@ -201,10 +202,10 @@ def test_an_invalid_retry_after_is_ignored(
     began = time.monotonic()
     with pytest.raises(ChatUnavailable):
         completed(model)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
-@pytest.mark.parametrize("deadline_s", [20.0, 200.0])
+@pytest.mark.parametrize("deadline_s", [55.0, 200.0])
 def test_a_long_retry_after_fails_at_once(
     deadline_s: float, server: OpenAIServer, model: OpenAIChat
 ) -> None:
@@ -212,7 +213,7 @@ def test_a_long_retry_after_fails_at_once(
     began = time.monotonic()
     with pytest.raises(ChatUnavailable, match=r"429 \(rate_limit_exceeded\)"):
         completed(model, deadline=Deadline.after(deadline_s))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     assert server.calls == 1
 
 
@@ -262,7 +263,8 @@ def test_only_events_with_data_extend_the_timeout(
 ) -> None:
     """Comments and other lines without data would keep an answer alive until its deadline."""
     server.inject(events(*said, *(filler, 0.05) * 600, piece("", "stop")))
-    with pytest.raises(ChatUnavailable, match=r"sent no data for 0\.2 s"):
+    # If a busy machine delays the headers of the reply, the message is that of a missing reply.
+    with pytest.raises(ChatUnavailable, match=r"(sent no data for|did not answer within) 0\.2 s"):
         completed(model_with(timeout_s=0.2))
     assert server.calls == 1
 
@@ -283,7 +285,7 @@ def test_a_deadline_that_passes_during_the_reply_raises_deadline_exceeded(
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="chat model"):
         completed(model, deadline=Deadline.after(0.3))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 def test_no_request_is_sent_after_the_deadline(server: OpenAIServer, model: OpenAIChat) -> None:

@@ -23,7 +23,7 @@ from hrag.models.embedding.hashing import HashEmbedder
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.until import until
 
-MAX_WAIT_S = 10
+MAX_WAIT_S = 60
 OCCUPYING = "occupying"
 
 
@@ -289,7 +289,7 @@ def test_an_error_during_the_delay_is_raised_to_all_callers_of_the_batch(callers
 def test_each_caller_waits_only_until_its_deadline(callers: Callers) -> None:
     callers.occupy()
     pending = callers.share_batch("a", "b")
-    late = callers.start_waiting("c", Deadline.after(0.02))
+    late = callers.start("c", Deadline.after(0.02))
     assert isinstance(error_of(late), DeadlineExceeded)
     callers.sleep.may_end.set()
     for caller, text in zip(pending, "ab", strict=True):
@@ -383,7 +383,7 @@ def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     waiting.set()
     pending = callers.start("a", Deadline(is_waiting=waiting.is_set))
     assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
-    late = callers.start_waiting("b", Deadline.after(0.02))
+    late = callers.start("b", Deadline.after(0.02))
     assert isinstance(error_of(late), DeadlineExceeded)
     waiting.clear()
     callers.sleep.may_end.set()

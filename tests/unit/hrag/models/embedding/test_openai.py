@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -142,12 +143,11 @@ def test_the_error_of_a_probe_is_raised_to_all_waiting_callers(
     """The waiting callers do not repeat the probe one after the other."""
     embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.6)
     server.inject(openai_server.slow(30), times=8)
-    start = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(embedder.embed, TEXTS) for _ in range(8)]
         failures = [call.exception() for call in calls]
     assert all(isinstance(failure, EmbedderUnavailable) for failure in failures)
-    assert time.monotonic() - start < 8 * 0.6
+    assert server.calls < 8
 
 
 def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
@@ -155,9 +155,11 @@ def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
 ) -> None:
     """A probe continues for other callers when one caller has stopped waiting."""
     embedder = embedder_with(dimensions=None)
-    server.inject(openai_server.slow(1))
+    may_answer = Event()
+    server.inject(openai_server.held(may_answer))
     with pytest.raises(DeadlineExceeded, match="dimension"):
         embedder.embed(TEXTS, Deadline.after(0.2))
+    may_answer.set()
     assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))
     assert server.calls == 2
 
@@ -212,7 +214,7 @@ def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedd
     server.inject(openai_server.refuse(429, retry_after="1.2"))
     start = time.monotonic()
     embedder.embed(TEXTS)
-    assert 1.2 <= time.monotonic() - start < 20
+    assert 1.2 <= time.monotonic() - start < 30
 
 
 def test_a_retry_without_retry_after_is_delayed(
@@ -222,7 +224,7 @@ def test_a_retry_without_retry_after_is_delayed(
     server.inject(openai_server.refuse(429))
     start = time.monotonic()
     embedder.embed(TEXTS)
-    assert 0.3 <= time.monotonic() - start < 20
+    assert 0.3 <= time.monotonic() - start < 30
 
 
 # The following tests cover deadlines.
@@ -231,11 +233,11 @@ def test_a_retry_without_retry_after_is_delayed(
 def test_a_request_whose_retry_would_be_after_the_deadline_fails_immediately(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
-    server.inject(openai_server.refuse(429, retry_after="30"))
+    server.inject(openai_server.refuse(429, retry_after="60"))
     began = time.monotonic()
     with pytest.raises(EmbedderUnavailable, match="429"):
-        embedder.embed(TEXTS, Deadline.after(20))
-    assert time.monotonic() - began < 10
+        embedder.embed(TEXTS, Deadline.after(50))
+    assert time.monotonic() - began < 40
     assert server.calls == 1
 
 
@@ -246,7 +248,7 @@ def test_the_delay_before_a_retry_ends_when_the_caller_leaves(
     began = time.monotonic()
     with pytest.raises(Cancelled, match="waiting to retry"):
         embedder.embed(TEXTS, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 def test_a_slow_endpoint_is_abandoned_at_the_deadline(
@@ -256,7 +258,7 @@ def test_a_slow_endpoint_is_abandoned_at_the_deadline(
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="embedding endpoint"):
         embedder.embed(TEXTS, Deadline.after(0.4))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 def test_no_further_request_is_sent_after_the_caller_left(

@@ -1,6 +1,5 @@
 """The reranker handles every known kind of invalid, late or missing reply of both request forms."""
 
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -78,10 +77,9 @@ def test_the_timeout_limits_all_requests_of_a_call_together(
     server: RerankServer, reranker_with: RerankerFactory
 ) -> None:
     server.inject(openai_server.slow(0.2), times=40)
-    began = time.monotonic()
     with pytest.raises(RerankerUnavailable, match=r"did not answer within 0.3 s"):
         reranker_with("tei", timeout_s=0.3).rerank(QUERY, TEXTS * 400, NEVER)
-    assert time.monotonic() - began < 5
+    assert server.calls < 10
     server.forget_faults()
 
 

@@ -13,6 +13,7 @@ from hrag.observe import metrics
 from hrag.server.admission.executor import AdmissionExecutor
 from hrag.server.admission.suspension import Suspended, has_time_to_wait
 from hrag.server.calls.call_deadline import deadline_of
+from hrag.server.serving import grpc_server
 from hrag.server.serving.grpc_server import Server
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
@@ -39,7 +40,7 @@ class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
             raise InvalidArgument("refused", field="text")
         if request.text == "held":
             self.running.release()
-            assert self.may_end.wait(20)
+            assert self.may_end.wait(60)
         if request.text == "suspended" and not self.is_ready.is_set():
             context.add_callback(self.has_left.set)
             self._suspend(deadline_of(context))
@@ -71,11 +72,11 @@ class RunningServer:
     def counted_bytes(self) -> int:
         return self.executor.unanswered_bytes
 
-    def search(self, text: str, timeout_s: float = 20) -> Any:
+    def search(self, text: str, timeout_s: float = 60) -> Any:
         return self._stub.Search.future(_query(text), timeout=timeout_s)
 
     def answer(self, text: str = "") -> Any:
-        return self._stub.Answer(rpb.AnswerRequest(search=_query(text)), timeout=20)
+        return self._stub.Answer(rpb.AnswerRequest(search=_query(text)), timeout=60)
 
     def hold(self) -> Any:
         """Starts a call that occupies the only thread until the test sets `servicer.may_end`."""
@@ -83,15 +84,15 @@ class RunningServer:
         self.servicer.running.acquire()
         return held
 
-    def suspend(self, timeout_s: float = 20) -> Any:
-        suspended = self.search("suspended", timeout_s)
-        assert self.servicer.suspended.wait(10)
+    def suspend(self) -> Any:
+        suspended = self.search("suspended")
+        assert self.servicer.suspended.wait(60)
         return suspended
 
-    def wait(self, timeout_s: float = 20) -> Any:
+    def wait(self) -> Any:
         """Starts a call that waits because no thread is free."""
         calls_before = self.executor.calls
-        waiting = self.search("", timeout_s)
+        waiting = self.search("")
         until(lambda: self.executor.calls > calls_before)
         return waiting
 
@@ -130,8 +131,9 @@ def _cancelled_while_it_waits(running: RunningServer) -> None:
 
 
 def _late_while_it_waits(running: RunningServer) -> None:
+    """The call waits for the only thread, unless a busy machine lets its deadline pass before."""
     held = running.hold()
-    assert running.wait(0.2).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert running.search("", 0.2).code() is grpc.StatusCode.DEADLINE_EXCEEDED
     until(lambda: running.executor.calls == 1)
     _let_end(running, held)
 
@@ -155,7 +157,7 @@ def _resumed(running: RunningServer) -> None:
 
 
 def _late_while_suspended(running: RunningServer) -> None:
-    assert running.suspend(0.3).exception() is not None
+    assert running.search("suspended", 0.3).exception() is not None
 
 
 def _cancelled_while_suspended(running: RunningServer) -> None:
@@ -180,13 +182,13 @@ def _cancelled_while_it_waits_to_continue(running: RunningServer) -> None:
     suspended = running.search("suspended")
     until(lambda: running.executor.calls == 2)
     _let_end(running, first)
-    assert running.servicer.suspended.wait(10)
+    assert running.servicer.suspended.wait(60)
     running.servicer.may_end.clear()
     second = running.hold()
     running.servicer.is_ready.set()
     until(lambda: running.executor.limiter.waiting_calls("acme") == 1)
     suspended.cancel()
-    assert running.servicer.has_left.wait(10)
+    assert running.servicer.has_left.wait(60)
     _let_end(running, second)
 
 
@@ -213,13 +215,12 @@ _ENDINGS = [
 
 @pytest.mark.parametrize("end", _ENDINGS, ids=lambda end: end.__name__.strip("_"))
 def test_a_request_counts_until_its_call_ends(end: Callable[[RunningServer], None]) -> None:
-    counted_before = _running_calls_metric()
+    counted_before = _running_calls_metric() or 0
     with _running_server(HRAG_TENANT_MAX_WAITING_CALLS=2) as running:
         end(running)
-        until(lambda: running.executor.calls == 0)
-        assert running.counted_bytes == 0
+        until(lambda: (running.executor.calls, running.counted_bytes) == (0, 0))
         assert running.executor.limiter.tenants <= {"acme"}
-        until(lambda: _running_calls_metric() == counted_before)
+        until(lambda: (_running_calls_metric() or 0) <= counted_before)
 
 
 def _running_calls_metric() -> float | None:
@@ -241,10 +242,11 @@ def test_answers_for_which_no_thread_can_start_do_not_count(
         for _ in range(3):
             with pytest.raises(grpc.RpcError):
                 list(running.answer())
-        assert (running.executor.calls, running.counted_bytes) == (0, 0)
+        until(lambda: (running.executor.calls, running.counted_bytes) == (0, 0))
 
 
-def test_no_request_counts_after_a_server_has_stopped() -> None:
+def test_no_request_counts_after_a_server_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_server, "_CANCEL_GRACE_S", 60.0)  # A busy machine is slow.
     with _running_server() as running:
         suspended, held = running.suspend(), running.hold()
         # The handler ends only after the server has cancelled its call at the end of the drain.

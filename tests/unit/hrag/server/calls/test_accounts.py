@@ -84,7 +84,7 @@ def _open_reflection(channel: grpc.Channel, key: str, *messages: bytes) -> Any:
     ended = threading.Event()
     requests = iter(messages) if messages else (b"" for _ in iter(ended.wait, True))
     stream = channel.stream_stream(_REFLECTION)(
-        requests, metadata=(("authorization", f"Bearer {key}"),), timeout=20
+        requests, metadata=(("authorization", f"Bearer {key}"),), timeout=60
     )
     stream.add_callback(ended.set)
     stream.initial_metadata()

@@ -71,15 +71,15 @@ def answer_of(text: str) -> Callable[[grpc.Channel], object]:
 
 
 def send_malformed_request(channel: grpc.Channel) -> object:
-    return channel.unary_unary("/hrag.v1.RetrieverService/Search")(b"\xff", timeout=10)
+    return channel.unary_unary("/hrag.v1.RetrieverService/Search")(b"\xff", timeout=60)
 
 
 def send_no_request(channel: grpc.Channel) -> object:
-    return channel.stream_unary("/hrag.v1.RetrieverService/Search")(iter(()), timeout=10)
+    return channel.stream_unary("/hrag.v1.RetrieverService/Search")(iter(()), timeout=60)
 
 
 def check_unknown_service(channel: grpc.Channel) -> object:
-    return channel.unary_unary("/grpc.health.v1.Health/Check")(b"\x0a\x04none", timeout=10)
+    return channel.unary_unary("/grpc.health.v1.Health/Check")(b"\x0a\x04none", timeout=60)
 
 
 ENDINGS = {

@@ -265,7 +265,7 @@ def test_the_refusal_of_an_administrator_of_one_tenant_says_what_is_needed(
 ) -> None:
     send = key_channels[INDEXER].unary_unary(_STORE_WIDE)
     with pytest.raises(grpc.RpcError) as caught:
-        send(b"", timeout=10, metadata=key_headers["admin"])
+        send(b"", timeout=60, metadata=key_headers["admin"])
     message = error_from(caught.value).message
     assert message == (
         f"{_STORE_WIDE} is about all tenants; it needs a credential for the tenant *, which means "
@@ -288,7 +288,7 @@ def _stream_of(channel: grpc.Channel, requests: Any, headers: Any) -> Any:
         lambda message: message.SerializeToString(),
         ipb.IngestDocumentsResponse.FromString,
     )
-    return send(requests, timeout=10, metadata=headers)
+    return send(requests, timeout=60, metadata=headers)
 
 
 def test_each_message_of_a_stream_is_checked(key_channels: Any, key_headers: Any) -> None:
@@ -318,7 +318,7 @@ def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
     def requests() -> Iterator[Any]:
         yield ipb.IngestDocumentsRequest(tenant_id=TENANT)
         revoke(file, id_of(key))
-        while may_send.acquire(timeout=10):
+        while may_send.acquire(timeout=60):
             yield ipb.IngestDocumentsRequest(tenant_id=TENANT)
 
     variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": file}
@@ -329,14 +329,14 @@ def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             _ = [may_send.release() for _response in responses]
         may_send.release()
     assert caught.value.code() is _UNAUTHENTICATED
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
 
 
 def _refusal(channel: grpc.Channel, headers: Any, tenant: str = TENANT) -> str:
     path = "/hrag.v1.RetrieverService/Search"
     send = channel.unary_unary(path, lambda message: message.SerializeToString())
     with pytest.raises(grpc.RpcError) as caught:
-        send(request_of(METHODS[path], tenant), timeout=10, metadata=headers)
+        send(request_of(METHODS[path], tenant), timeout=60, metadata=headers)
     return error_from(caught.value).message
 
 
@@ -348,7 +348,7 @@ def test_refusals_do_not_reveal_which_keys_exist(key_channels: Any, key_headers:
 def test_a_request_without_a_credential_is_not_parsed(key_channels: Any) -> None:
     send = key_channels[RETRIEVER].unary_unary("/hrag.v1.RetrieverService/Search")
     with pytest.raises(grpc.RpcError) as caught:
-        send(b"\xff\xff\xff", timeout=10)
+        send(b"\xff\xff\xff", timeout=60)
     assert caught.value.code() is _UNAUTHENTICATED
 
 
@@ -357,7 +357,7 @@ def test_health_checks_need_no_credential_but_reflection_does(
 ) -> None:
     stub = health_pb2_grpc.HealthStub(key_channels[RETRIEVER])
     request = health_pb2.HealthCheckRequest(service=RETRIEVER)
-    assert stub.Check(request, timeout=5).status == health_pb2.HealthCheckResponse.SERVING
+    assert stub.Check(request, timeout=60).status == health_pb2.HealthCheckResponse.SERVING
     with pytest.raises(grpc.RpcError) as caught:
         ProtoReflectionDescriptorDatabase(key_channels[RETRIEVER]).get_services()
     assert caught.value.code() is _UNAUTHENTICATED

@@ -69,7 +69,7 @@ class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
 
 def _search(channel: grpc.Channel) -> rpb.SearchResponse:
     stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-    return stub.Search(rpb.SearchRequest(text="three"), timeout=5)
+    return stub.Search(rpb.SearchRequest(text="three"), timeout=60)
 
 
 def _failure(servicer: object) -> grpc.RpcError:
@@ -81,7 +81,7 @@ def _failure(servicer: object) -> grpc.RpcError:
 def _ingest_many(channel: grpc.Channel, *ids: str) -> Any:
     stub = indexer_pb2_grpc.IndexerServiceStub(channel)
     requests = [ipb.IngestDocumentsRequest(document=tpb.Document(document_id=i)) for i in ids]
-    return stub.IngestDocuments(iter(requests), timeout=5)
+    return stub.IngestDocuments(iter(requests), timeout=60)
 
 
 def test_responses_are_sent_unchanged() -> None:
@@ -116,7 +116,8 @@ def test_each_call_is_logged_once_with_method_code_and_time() -> None:
         _failure(Retriever(errors.TooBusy("later")))
         with connected(Retriever()) as channel:
             _search(channel)
-    calls = [line for line in logs if line["event"] == "call"]
+    # Lines of other methods are ignored: a stream of an earlier test may end meanwhile.
+    calls = [line for line in logs if line["event"] == "call" and line["method"] == _SEARCH]
     assert [(line["method"], line["code"]) for line in calls] == [
         (_SEARCH, "RESOURCE_EXHAUSTED"),
         (_SEARCH, "OK"),
@@ -144,7 +145,7 @@ def test_a_client_that_leaves_a_stream_causes_no_internal_error() -> None:
 
 def _answer(channel: grpc.Channel, question: str = "why?") -> Any:
     stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-    return stub.Answer(rpb.AnswerRequest(question=question), timeout=5)
+    return stub.Answer(rpb.AnswerRequest(question=question), timeout=60)
 
 
 def test_an_answer_is_streamed_and_fails_like_other_calls() -> None:
@@ -171,7 +172,7 @@ def test_the_handler_of_an_answer_is_closed_when_the_client_leaves() -> None:
         events = _answer(channel)
         next(events)
         events.cancel()
-        assert servicer.closed.wait(20)
+        assert servicer.closed.wait(60)
     assert [line for line in logs if line["event"] == "internal_error"] == []
 
 
@@ -182,14 +183,14 @@ def test_an_answer_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
     with connected(servicer, HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
         request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id=TENANT), question="why?")
         events = retriever_pb2_grpc.RetrieverServiceStub(channel).Answer(
-            request, timeout=20, metadata=(("authorization", f"Bearer {key}"),)
+            request, timeout=60, metadata=(("authorization", f"Bearer {key}"),)
         )
         assert next(events).text == "why?"
         api_keys.revoke(path, id_of(key))
         with pytest.raises(grpc.RpcError) as caught:
             list(events)
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert servicer.closed.wait(20)
+        assert servicer.closed.wait(60)
 
 
 def test_a_stream_without_messages_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
@@ -198,12 +199,12 @@ def test_a_stream_without_messages_ends_when_its_key_is_revoked(tmp_path: Path) 
     has_ended = threading.Event()
 
     def no_requests() -> Iterator[ipb.IngestDocumentsRequest]:
-        has_ended.wait(20)
+        has_ended.wait(60)
         yield from ()
 
     with connected(Indexer(), INDEXER, HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
         responses = indexer_pb2_grpc.IndexerServiceStub(channel).IngestDocuments(
-            no_requests(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
+            no_requests(), timeout=60, metadata=(("authorization", f"Bearer {key}"),)
         )
         responses.initial_metadata()  # The metadata arrives when the call is authorized.
         api_keys.revoke(path, id_of(key))
@@ -222,14 +223,14 @@ def test_a_suspended_search_is_refused_if_its_key_is_revoked_meanwhile(tmp_path:
         def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
             if not may_continue.is_set():
                 waiting.set()
-                raise Suspended(may_continue.is_set, Deadline.after(20))
+                raise Suspended(may_continue.is_set, Deadline.after(60))
             return rpb.SearchResponse()
 
     with connected(Waiting(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
         request = rpb.SearchRequest(tenant_id=TENANT)
-        call = search.future(request, timeout=20, metadata=metadata)
-        assert waiting.wait(20)
+        call = search.future(request, timeout=60, metadata=metadata)
+        assert waiting.wait(60)
         api_keys.revoke(path, id_of(key))
         # The server reads a changed key file within about a second.
         until(lambda: _is_unauthenticated(channel, metadata))
@@ -240,7 +241,7 @@ def test_a_suspended_search_is_refused_if_its_key_is_revoked_meanwhile(tmp_path:
 def _is_unauthenticated(channel: grpc.Channel, metadata: Any) -> bool:
     """Returns True if the server refuses the credential in `metadata`."""
     call = channel.unary_unary("/hrag.v1.RetrieverService/GetServerInfo").future(
-        b"", timeout=5, metadata=metadata
+        b"", timeout=60, metadata=metadata
     )
     return call.code() is grpc.StatusCode.UNAUTHENTICATED
 
@@ -251,7 +252,7 @@ def test_a_thread_is_counted_as_busy_while_it_runs_a_call() -> None:
     class Slow(Retriever):
         def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
             running.set()
-            may_continue.wait(20)
+            may_continue.wait(60)
             return rpb.SearchResponse()
 
     def busy() -> float | None:
@@ -259,9 +260,9 @@ def test_a_thread_is_counted_as_busy_while_it_runs_a_call() -> None:
 
     with connected(Slow()) as channel:
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
-        call = search.future(rpb.SearchRequest(tenant_id=TENANT), timeout=20)
-        assert running.wait(20)
-        assert busy() == 1
+        call = search.future(rpb.SearchRequest(tenant_id=TENANT), timeout=60)
+        assert running.wait(60)
+        until(lambda: busy() == 1)
         may_continue.set()
         call.result()
         until(lambda: busy() == 0)
@@ -290,13 +291,13 @@ _BAD_UTF8 = ipb.IngestDocumentRequest(document=tpb.Document(text="some text"))
 def test_a_malformed_request_is_an_invalid_argument(message: bytes, problem: str) -> None:
     with connected(Indexer(), INDEXER) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(_INGEST)(message, timeout=5)
+            channel.unary_unary(_INGEST)(message, timeout=60)
         error = error_from(caught.value)
         assert type(error) is errors.InvalidArgument
         assert error.field == "request"
         assert problem in error.message
         with pytest.raises(grpc.RpcError) as caught:
-            list(channel.stream_stream(_INGEST_MANY)(iter([message]), timeout=5))
+            list(channel.stream_stream(_INGEST_MANY)(iter([message]), timeout=60))
         assert type(error_from(caught.value)) is errors.InvalidArgument
 
 
@@ -310,7 +311,7 @@ def test_a_request_is_parsed_only_after_authorization(tmp_path: Path) -> None:
         for credential in (UNKNOWN_KEY, key):
             metadata = (("authorization", f"Bearer {credential}"),)
             with pytest.raises(grpc.RpcError) as caught:
-                search(b"not a message", timeout=5, metadata=metadata)
+                search(b"not a message", timeout=60, metadata=metadata)
             codes.append(caught.value.code())
     assert codes == [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT]
 
@@ -326,7 +327,7 @@ def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
         search = channel.unary_unary(_SEARCH)
         for _ in range(200):
             with pytest.raises(grpc.RpcError):
-                search(b"", timeout=5)
+                search(b"", timeout=60)
         until(lambda: _rejected_calls(logs) == 200)
     assert len(logs) < 100
 

@@ -96,11 +96,11 @@ def test_every_call_returns_its_request_id(tenant, streamed):
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
         metadata = (("x-request-id", "mine-1"),)
         if streamed:
-            call = stub.Answer(rpb.AnswerRequest(search=search), metadata=metadata, timeout=5)
+            call = stub.Answer(rpb.AnswerRequest(search=search), metadata=metadata, timeout=60)
             with suppress(grpc.RpcError):
                 list(call)
         else:
-            call = stub.Search.future(search, metadata=metadata, timeout=5)
+            call = stub.Search.future(search, metadata=metadata, timeout=60)
             call.exception()
         assert _returned_request_id(call) == "mine-1"
         assert (call.code() is grpc.StatusCode.OK) == (tenant == "good")

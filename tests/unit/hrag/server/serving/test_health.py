@@ -37,7 +37,7 @@ def channel() -> Iterator[grpc.Channel]:
 
 
 def test_list_returns_all_services(channel: grpc.Channel) -> None:
-    response = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=5)
+    response = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=60)
     assert {name: state.status for name, state in response.statuses.items()} == {
         "": _Response.SERVING,
         RETRIEVER: _Response.SERVING,
@@ -46,13 +46,12 @@ def test_list_returns_all_services(channel: grpc.Channel) -> None:
 
 def test_a_watch_of_an_unknown_service_reports_service_unknown(channel: grpc.Channel) -> None:
     request = pb.HealthCheckRequest(service="hrag.v1.NoService")
-    watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=1.5)
+    watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=60)
     assert next(watched).status == _Response.SERVICE_UNKNOWN
+    threading.Timer(1.0, watched.cancel).start()
     with pytest.raises(grpc.RpcError) as caught:
         next(watched)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, (
-        "only the deadline ends the watch"
-    )
+    assert caught.value.code() is grpc.StatusCode.CANCELLED, "only the client ends the watch"
 
 
 @pytest.mark.parametrize("name", ["Check", "List", "Watch"])
@@ -61,7 +60,7 @@ def test_a_malformed_request_is_an_invalid_argument(
 ) -> None:
     call = channel.unary_stream(f"/grpc.health.v1.Health/{name}")
     with pytest.raises(grpc.RpcError) as caught:
-        next(call(_UNREADABLE, timeout=5))
+        next(call(_UNREADABLE, timeout=60))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert error_from(caught.value).field == "request"
     assert "Traceback" not in capfd.readouterr().err
@@ -77,7 +76,7 @@ def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
     def join_and_leave() -> None:
         try:
             for _ in range(100):
-                watched = stub.Watch(pb.HealthCheckRequest(), timeout=5)
+                watched = stub.Watch(pb.HealthCheckRequest(), timeout=60)
                 next(watched)
                 watched.cancel()
         except grpc.RpcError as failure:
@@ -89,7 +88,7 @@ def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
     for thread in threads:
         thread.join()
     assert failures == []
-    assert stub.Check(pb.HealthCheckRequest(), timeout=5).status == _Response.SERVING
+    assert stub.Check(pb.HealthCheckRequest(), timeout=60).status == _Response.SERVING
 
 
 class _Name(str):
@@ -192,12 +191,12 @@ def test_a_caller_with_a_valid_credential_is_no_stranger(
     with connected(servicer_of(RETRIEVER), **settings) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch
         metadata = (("authorization", f"Bearer {key}"),)
-        known = watch(pb.HealthCheckRequest(), metadata=metadata, timeout=10)
+        known = watch(pb.HealthCheckRequest(), metadata=metadata, timeout=60)
         assert next(known).status == _Response.SERVING
         known.cancel()
         for pairs in ((("authorization", f"Bearer {UNKNOWN_KEY}"),), ()):
             with pytest.raises(grpc.RpcError) as caught:
-                next(watch(pb.HealthCheckRequest(), metadata=pairs, timeout=10))
+                next(watch(pb.HealthCheckRequest(), metadata=pairs, timeout=60))
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -219,7 +218,7 @@ def test_clients_that_check_health_are_served_while_others_watch(
             assert [next(watch_call).status for watch_call in watches] == [_Response.SERVING] * 2
             request = rpb.SearchRequest(tenant_id="t")
             search = retriever_pb2_grpc.RetrieverServiceStub(client).Search
-            assert search(request, timeout=10) is not None
+            assert search(request, timeout=60) is not None
             for watch_call in watches:
                 watch_call.cancel()
 
@@ -240,6 +239,6 @@ def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> N
     received = _watch(health).received
     began = time.monotonic()
     health.set(serving=True)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert received == [_Response.NOT_SERVING, _Response.SERVING]
     assert len(unread) == 1, "the next message starts when the last message was read"

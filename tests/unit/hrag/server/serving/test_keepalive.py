@@ -18,8 +18,9 @@ from tests.support.until import until
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING, _GOAWAY = 4, 6, 7
+_ACK = 1
 _ENHANCE_YOUR_CALM = 11
-_MAX_WAIT_S = 10.0
+_MAX_WAIT_S = 60.0
 
 
 class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
@@ -36,8 +37,8 @@ class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
         return rpb.SearchResponse()
 
 
-def _frame(kind: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload))[1:] + bytes((kind, 0)) + bytes(4) + payload
+def _frame(kind: int, payload: bytes = b"", flags: int = 0) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + bytes(4) + payload
 
 
 def _ping(address: str, pings: int, interval_s: float) -> int | None:
@@ -48,6 +49,10 @@ def _ping(address: str, pings: int, interval_s: float) -> int | None:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), _MAX_WAIT_S) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
+        # The server gives up a client that does not acknowledge its settings, its first frame.
+        head = link.recv(9, socket.MSG_WAITALL)
+        link.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
+        link.sendall(_frame(_SETTINGS, flags=_ACK))
         with suppress(ConnectionError):  # The server may have closed the connection already.
             for _ in range(pings):
                 link.sendall(_frame(_PING, bytes(8)))
@@ -69,17 +74,17 @@ def _goaway(link: socket.socket) -> int | None:
     return None
 
 
-_MIN_PING_100_MS = ConnectionPolicy(min_ping_ms=100)
+_MIN_PING_50_MS = ConnectionPolicy(min_ping_ms=50)
 
 
 def test_a_client_that_pings_rarely_enough_keeps_its_connection() -> None:
-    with serving(Waiting(), connections=_MIN_PING_100_MS) as address:
-        assert _ping(address, pings=6, interval_s=0.15) is None
+    with serving(Waiting(), connections=_MIN_PING_50_MS) as address:
+        assert _ping(address, pings=5, interval_s=0.3) is None
 
 
 def test_a_client_that_pings_too_often_loses_its_connection() -> None:
-    with serving(Waiting(), connections=_MIN_PING_100_MS) as address:
-        assert _ping(address, pings=6, interval_s=0.01) == _ENHANCE_YOUR_CALM
+    with serving(Waiting(), connections=_MIN_PING_50_MS) as address:
+        assert _ping(address, pings=20, interval_s=0.001) == _ENHANCE_YOUR_CALM
 
 
 def test_the_default_limit_allows_pings_every_ten_seconds() -> None:
@@ -147,6 +152,10 @@ def _wait_for_acknowledgements(relay: Relay, count: int) -> None:
 
 
 def test_the_call_of_a_client_that_stops_answering_pings_ends() -> None:
+    """The next test shows that a client which answers pings keeps its call.
+
+    Here the timeout is so short that a busy machine may end the call of such a client too.
+    """
     servicer = Waiting()
     policy = ConnectionPolicy(ping_interval_ms=200, ping_timeout_ms=300)
     with (
@@ -156,8 +165,6 @@ def test_the_call_of_a_client_that_stops_answering_pings_ends() -> None:
     ):
         call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
         assert servicer.running.wait(_MAX_WAIT_S)
-        _wait_for_acknowledgements(relay, 4)
-        assert not servicer.has_left.is_set(), "a client that answers pings has not vanished"
         relay.swallow()
         assert servicer.has_left.wait(_MAX_WAIT_S)
         call.cancel()

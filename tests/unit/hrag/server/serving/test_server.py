@@ -42,7 +42,7 @@ class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
 
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
         self.running.release()
-        assert self.may_end.wait(20)
+        assert self.may_end.wait(60)
         return rpb.SearchResponse(sequence=7)
 
 
@@ -54,7 +54,7 @@ def _started(servicer: object, **variables: object) -> Iterator[tuple[Server, gr
         yield server, channel
 
 
-def _search(channel: grpc.Channel, timeout: float | None = 10) -> Any:
+def _search(channel: grpc.Channel, timeout: float | None = 60) -> Any:
     return retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(
         rpb.SearchRequest(), timeout=timeout
     )
@@ -62,7 +62,7 @@ def _search(channel: grpc.Channel, timeout: float | None = 10) -> Any:
 
 def _health(channel: grpc.Channel, name: str) -> int:
     request = health_pb2.HealthCheckRequest(service=name)
-    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=5).status
+    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=60).status
 
 
 def _refusal(channel: grpc.Channel) -> grpc.RpcError:
@@ -86,12 +86,12 @@ def test_health_is_serving_until_the_service_stops(name: str) -> None:
     with _started(servicer) as (server, channel):
         assert _health(channel, name) == _SERVING
         request = health_pb2.HealthCheckRequest(service=name)
-        statuses = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=10)
+        statuses = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=60)
         assert next(statuses).status == _SERVING
         running = _search(channel)
         servicer.running.acquire()
         with ThreadPoolExecutor(1) as stopper:
-            stopped = stopper.submit(server.stop, 10)
+            stopped = stopper.submit(server.stop, 60)
             assert next(statuses).status == _NOT_SERVING
             assert not stopped.done(), "a call is still running"
             statuses.cancel()
@@ -123,7 +123,7 @@ def test_a_stopping_server_refuses_new_calls() -> None:
     with _started(servicer) as (server, channel), ThreadPoolExecutor(1) as stopper:
         running = _search(channel)
         servicer.running.acquire()
-        stopped = stopper.submit(server.stop, 10)
+        stopped = stopper.submit(server.stop, 60)
         assert type(error_from(_refusal(channel))) is errors.ServiceUnavailable
         assert type(error_from(_search(channel))) is errors.ServiceUnavailable
         servicer.may_end.set()
@@ -138,7 +138,7 @@ def test_a_call_that_does_not_end_during_the_drain_is_cancelled_and_reported() -
         servicer.running.acquire()
         began = time.monotonic()
         assert server.stop(0.1) is False
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         assert running.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
         servicer.may_end.set()
 
@@ -150,15 +150,16 @@ def test_another_call_may_wait_when_the_caller_of_a_waiting_call_leaves() -> Non
         running = [_search(channel) for _ in range(2)]
         for _ in running:
             servicer.running.acquire()
-        waiting = [_search(channel, timeout=0.2) for _ in range(2)]
-        waiting += [_search(channel) for _ in range(2)]
-        assert all(call.code() is grpc.StatusCode.DEADLINE_EXCEEDED for call in waiting[:2])
-        waiting[2].cancel()
+        waiting = [_search(channel) for _ in range(2)]
+        until(lambda: server.limits.executor.calls == 4)
+        late = [_search(channel, timeout=0.2) for _ in range(2)]
+        assert all(call.code() is grpc.StatusCode.DEADLINE_EXCEEDED for call in late)
+        waiting[0].cancel()
         until(lambda: server.limits.executor.calls == 3)
         further_calls = [_search(channel) for _ in range(3)]
         until(lambda: server.limits.executor.calls == 6)
         servicer.may_end.set()
-        calls = (*running, waiting[3], *further_calls)
+        calls = (*running, waiting[1], *further_calls)
         assert [call.result().sequence for call in calls] == [7] * 6
         until(lambda: server.limits.executor.calls == 0)
 
@@ -168,17 +169,17 @@ def test_the_bytes_of_unanswered_requests_are_limited() -> None:
     large = rpb.SearchRequest(text="x" * 300_000)
     with _started(servicer, HRAG_MAX_UNANSWERED_BYTES=1 << 20) as (server, channel):
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
-        running = search.future(large, timeout=10)
+        running = search.future(large, timeout=60)
         servicer.running.acquire()
         with pytest.raises(grpc.RpcError) as caught:
-            search(large, timeout=10)
+            search(large, timeout=60)
         refusal = error_from(caught.value)
         assert type(refusal) is errors.TooBusy
         assert "HRAG_MAX_UNANSWERED_BYTES" in refusal.message
         servicer.may_end.set()
         assert running.result().sequence == 7
         until(lambda: server.limits.executor.calls == 0)
-        assert search(large, timeout=10).sequence == 7
+        assert search(large, timeout=60).sequence == 7
 
 
 def test_a_stream_for_which_no_thread_can_start_is_refused_and_calls_continue(monkeypatch) -> None:
@@ -195,7 +196,7 @@ def test_a_stream_for_which_no_thread_can_start_is_refused_and_calls_continue(mo
         monkeypatch.setattr(threading.Thread, "start", fail_to_start_streams)
         request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="t"))
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-        for answers in (stub.Answer(request, timeout=10), _open_reflection(channel)):
+        for answers in (stub.Answer(request, timeout=60), _open_reflection(channel)):
             with pytest.raises(grpc.RpcError) as caught:
                 list(answers)
             assert type(error_from(caught.value)) is errors.TooBusy
@@ -207,7 +208,7 @@ def test_a_stream_for_which_no_thread_can_start_is_refused_and_calls_continue(mo
 def _open_reflection(channel: grpc.Channel) -> Any:
     """Opens a reflection stream that requests the list of services."""
     method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-    return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=10)
+    return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=60)
 
 
 @pytest.mark.parametrize("address", ["198.51.100.7:50051", "nowhere", "127.0.0.1:99999"])
@@ -225,7 +226,9 @@ def test_a_port_cannot_be_bound_twice() -> None:
 def test_a_message_far_over_the_document_limit_is_refused_before_parsing() -> None:
     request = rpb.SearchRequest(text="x" * 5000)
     with connected(Slow(), HRAG_MAX_DOCUMENT_BYTES=1024) as channel:
-        refused = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(request, timeout=5)
+        refused = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(
+            request, timeout=60
+        )
         error = error_from(refused.exception())
     assert type(error) is errors.TooLarge
     assert "4096" in error.message
@@ -233,15 +236,16 @@ def test_a_message_far_over_the_document_limit_is_refused_before_parsing() -> No
 
 @contextmanager
 def _full_server(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
-    """Yields a servicer, a channel, and two running calls. The server allows no third call."""
+    """Yields a servicer, a channel, and two calls that the server has. It allows no third call."""
     servicer = Slow()
-    with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
+    with _started(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as (server, channel):
         running = [_search(channel), _search(channel)]
-        servicer.running.acquire()
+        until(lambda: server.limits.executor.calls == 2)
         try:
             yield servicer, channel, running
         finally:
             servicer.may_end.set()
+            server.stop(0)
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -266,7 +270,7 @@ def test_answers_above_the_limit_are_rejected_before_a_message_is_read() -> None
     with _full_server() as (_, channel, _running):
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
         with pytest.raises(grpc.RpcError) as caught:
-            next(stub.Answer(rpb.AnswerRequest(), timeout=5))
+            next(stub.Answer(rpb.AnswerRequest(), timeout=60))
         assert type(error_from(caught.value)) is errors.TooBusy
 
 
@@ -319,7 +323,7 @@ class Context:
 
 
 def test_a_call_has_the_deadline_of_its_caller() -> None:
-    assert 4 < deadline_of(Context(5)).remaining_s <= 5
+    assert 900 < deadline_of(Context(1000)).remaining_s <= 1000
 
 
 @pytest.mark.parametrize("remaining_s", [None, float("inf")])
@@ -328,6 +332,6 @@ def test_a_call_whose_caller_has_no_deadline_never_times_out(remaining_s: float 
 
 
 def test_work_is_cancelled_when_the_caller_has_left() -> None:
-    deadline_of(Context(5)).check("waiting")
+    deadline_of(Context(1000)).check("waiting")
     with pytest.raises(errors.Cancelled):
-        deadline_of(Context(5, is_active=False)).check("waiting")
+        deadline_of(Context(1000, is_active=False)).check("waiting")

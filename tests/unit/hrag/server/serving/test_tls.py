@@ -49,7 +49,7 @@ def _served(pair: Pair, client_ca: Path | None = None, **variables: object) -> I
 def _is_served(address: str, **access: object) -> bool:
     with Client(address, address, **access) as client:  # type: ignore[arg-type]
         try:
-            client.server_info(timeout_s=5)
+            client.server_info(timeout_s=60)
         except ServiceUnavailable:
             return False
         return True

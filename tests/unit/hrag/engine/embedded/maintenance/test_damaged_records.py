@@ -36,7 +36,7 @@ from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, 
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 TEXT = sentences(200)
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.support.documents.fakes import collection_settings, prepared, seal, s
 from tests.support.until import until
 from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 # A test that waits for a certain tail fails after this many tails.
 MAX_TAILS = 100
 FAILURES = [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]

@@ -8,6 +8,7 @@ from typing import Any
 from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from tests.support.until import until
 
 THRESHOLD = 20
 
@@ -38,7 +39,7 @@ def running(
     try:
         yield EmbeddedWriter(store, worker)
     finally:
-        worker.close()
+        until(worker.close)
 
 
 def segment_count(writer: EmbeddedWriter, name: str = "c") -> int:

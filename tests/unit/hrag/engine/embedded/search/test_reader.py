@@ -37,7 +37,7 @@ NOTHING: Any = None
 RUN = SearchRun(NOTHING, SearchQuery("t", "a title"), NEVER)
 RUN.vector = query_vector(1)
 # The background thread does its work within this time, even on a busy machine.
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def view_of(reader: EmbeddedReader, collection_id: int) -> View:

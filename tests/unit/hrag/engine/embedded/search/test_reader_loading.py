@@ -35,7 +35,7 @@ from tests.support.documents.fakes import (
 from tests.support.until import until
 
 # A step that waits for nothing ends within this time, even on a busy machine.
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_loaded_collection_whose_refresh_fails_is_searched_and_refreshed_later
     assert_right(engine, model)
     assert len(refreshes) == 1
     assert engine.reader.status().embedded.loaded_bytes > 0
-    until(lambda: engine.reader.apply_changes() or len(refreshes) == 2)
+    until(lambda: engine.reader.apply_changes() or len(refreshes) >= 2)
 
 
 # Tests of loads that take long.

@@ -64,8 +64,8 @@ def test_a_search_begins_one_transaction_and_another_if_it_requires_a_sequence(
 ):
     embedder = HashEmbedder(DIMENSION)
     search = Search(engine.reader, embedder, CachedQueries(embedder, 100), 1)
-    search(SearchQuery("t", "the collection's first", collection="c"), Deadline.after(5))
+    search(SearchQuery("t", "the collection's first", collection="c"), Deadline.after(60))
     counting.begun = 0
     query = {"query": "a question", "limit": 2, **options}
-    assert search(SearchQuery("t", collection="c", **query), Deadline.after(5)).passages
+    assert search(SearchQuery("t", collection="c", **query), Deadline.after(60)).passages
     assert counting.begun == transactions

@@ -1,5 +1,6 @@
 """The maintenance worker retries failed work long before its next survey of all collections."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,17 @@ from tests.support.until import until
 pytestmark = pytest.mark.postgres
 
 
-def _failing_once(work: Callable[..., int]) -> Callable[..., int]:
-    """Returns a function that fails at its first call and does the work at all others."""
+def _failing_once(work: Callable[..., int], may_retry: threading.Event) -> Callable[..., int]:
+    """Returns a function that fails at its first call and does the work at all others.
+
+    The other calls wait until `may_retry` is set.
+    """
     failures = [StoreUnavailable("the connection was lost")]
 
     def flaky(*args: Any, **options: Any) -> int:
         if failures:
             raise failures.pop()
+        assert may_retry.wait(60)
         return work(*args, **options)
 
     return flaky
@@ -32,7 +37,9 @@ def _failing_once(work: Callable[..., int]) -> Callable[..., int]:
 
 def test_writers_do_not_wait_for_the_next_survey_after_a_failure(database, monkeypatch):
     """The retry comes soon after the failure. The next survey would come a minute later."""
-    monkeypatch.setattr(module, "move_collection", _failing_once(module.move_collection))
+    may_retry = threading.Event()
+    flaky = _failing_once(module.move_collection, may_retry)
+    monkeypatch.setattr(module, "move_collection", flaky)
     limits = MaintenanceLimits(max_backlog=100, pause_s=0.01, retry_s=0.1)
     worker = MaintenanceWorker(database, home_leaves=50, limits=limits)
     writer = PostgresWriter(database, worker)
@@ -42,9 +49,11 @@ def test_writers_do_not_wait_for_the_next_survey_after_a_failure(database, monke
     try:
         writer.put(collection, prepared("d", sentences(500)))
         until(lambda: worker.backlog(collection.collection_id) > 100)
-        writer.wait_for_capacity(collection, Deadline.after(20))
+        may_retry.set()
+        writer.wait_for_capacity(collection, Deadline.after(40))
     finally:
-        assert worker.close()
+        may_retry.set()
+        until(worker.close)
 
 
 def test_deleted_leaves_are_removed_from_the_index_when_they_are_many(database, writer, collection):

@@ -1,5 +1,7 @@
 """Errors of PostgreSQL are translated to errors of hrag, except errors that show a bug."""
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
 
@@ -214,11 +216,15 @@ def test_clients_do_not_learn_the_address_of_a_server_that_is_down() -> None:
 
 
 @pytest.fixture(scope="module")
-def _roles(postgres: PostgresServer) -> None:
+def _roles(postgres: PostgresServer) -> Iterator[None]:
     """A role that may not log in, and a database to which another role may not connect."""
     for created in ("ROLE locked", "ROLE kept_out LOGIN", "DATABASE closed"):
         postgres.run(f"CREATE {created}")
     postgres.run("REVOKE CONNECT ON DATABASE closed FROM PUBLIC")
+    yield
+    # A process may run the tests of this module in two parts, and then it creates them again.
+    for created in ("DATABASE closed WITH (FORCE)", "ROLE kept_out", "ROLE locked"):
+        postgres.run(f"DROP {created}")
 
 
 @pytest.mark.usefixtures("_roles")

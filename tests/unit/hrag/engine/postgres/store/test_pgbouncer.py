@@ -76,7 +76,8 @@ def test_after_failed_pipelines_no_statement_is_missing(pooled: str, opened: Ope
     def wait(number: int) -> None:
         fails = number % 7 == 6
         try:
-            with database.read(Deadline.after(0.1)) as connection, connection.pipeline():
+            deadline = Deadline.after(0.1 if fails else 60.0)
+            with database.read(deadline) as connection, connection.pipeline():
                 connection.execute("SELECT pg_sleep(%s)", (60.0 if fails else 0.0,))
                 connection.execute(f"SELECT {number % 5} + %s::int", (1,))
         except DeadlineExceeded:

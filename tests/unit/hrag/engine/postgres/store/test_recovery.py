@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from hrag.engine.postgres.store import connection_pool
 from hrag.engine.postgres.store.connection_pool import ConnectionTimes
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.errors import DeadlineExceeded, StoreUnavailable
@@ -42,7 +43,7 @@ def test_a_server_that_comes_back_is_used_again(
         with pytest.raises(StoreUnavailable, match="not available") as refused:
             first_value(database, "SELECT 7")
         assert PASSWORD not in str(refused.value)
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - began_s < 60
     own_server.start()
     assert first_value(database, "SELECT 7") == 7
 
@@ -90,19 +91,20 @@ def test_a_connection_that_an_administrator_ends_is_replaced(
 def test_a_caller_leaves_a_frozen_server_at_its_deadline(
     own_server: PostgresServer, opened: Open
 ) -> None:
-    database = opened(own_server.dsn())
+    database = opened(own_server.dsn(connect_timeout=2))
     assert first_value(database, "SELECT 7") == 7
     with own_server.frozen():
         began_s = time.monotonic()
         with pytest.raises(DeadlineExceeded):
             first_value(database, "SELECT 7", Deadline.after(0.1))
-        assert time.monotonic() - began_s < 20
+        assert time.monotonic() - began_s < 60
     assert first_value(database, "SELECT 7") == 7
 
 
 def test_a_connection_that_was_idle_for_long_is_tested_before_its_use(
-    own_server: PostgresServer, opened: Open
+    own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection_pool, "_REPLY_S", 60.0)  # A busy machine is slow.
     database = opened(own_server.dsn(), times=ConnectionTimes(trusted_s=0.0))
     pid = first_value(database, "SELECT pg_backend_pid()")
     assert first_value(database, "SELECT pg_backend_pid()") == pid
@@ -112,7 +114,7 @@ def test_a_connection_that_was_idle_for_long_is_tested_before_its_use(
 def test_a_health_check_reports_whether_the_server_runs(
     own_server: PostgresServer, opened: Open
 ) -> None:
-    database = opened(own_server.dsn(), times=ConnectionTimes(healthy_s=0.0, check_s=20.0))
+    database = opened(own_server.dsn(), times=ConnectionTimes(healthy_s=0.0, check_s=60.0))
     database.check()
     own_server.stop()
     with pytest.raises(StoreUnavailable):
@@ -125,7 +127,7 @@ def test_a_database_is_healthy_while_all_connections_are_in_use(
     postgres_dsn: str, opened: Open
 ) -> None:
     """A health check uses a connection that is not one of the pool."""
-    database = opened(postgres_dsn, 1, times=ConnectionTimes(healthy_s=0.0))
+    database = opened(postgres_dsn, 1, times=ConnectionTimes(healthy_s=0.0, check_s=60.0))
     with database.read() as connection:
         connection.execute("SELECT 1")
         database.check()
@@ -139,7 +141,8 @@ def test_a_database_is_healthy_while_all_connections_are_in_use(
 
 
 def test_a_frozen_server_is_not_healthy(own_server: PostgresServer, opened: Open) -> None:
-    database = opened(own_server.dsn(), times=ConnectionTimes(healthy_s=0.0, check_s=0.1))
+    dsn = own_server.dsn(connect_timeout=2)
+    database = opened(dsn, times=ConnectionTimes(healthy_s=0.0, check_s=0.1))
     assert first_value(database, "SELECT 7") == 7
     with own_server.frozen(), pytest.raises(StoreUnavailable, match=r"did not answer in 0\.1 s"):
         database.check()
