@@ -98,7 +98,10 @@ class Explorer:
         stopped: list[Route] = []
 
         def stop(call: Route) -> None:
-            stopped.append(call)
+            if stopped:
+                call.fallback()
+            else:
+                stopped.append(call)
 
         def send_stopped_call() -> None:
             until(lambda: self.page.wait_for_timeout(10) or stopped)
@@ -108,7 +111,7 @@ class Explorer:
             # After the next frame, the page has handled the reply.
             self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
-        self.page.route(f"**/{method}", stop, times=1)
+        self.page.route(f"**/{method}", stop)
         return send_stopped_call
 
     @contextmanager

@@ -57,6 +57,22 @@ def test_files_are_stored_and_found(explorer: Explorer) -> None:
     expect(explorer.search("zebras").first).to_contain_text("Zebras graze at dawn.")
 
 
+def test_the_end_of_an_upload_does_not_end_a_search(explorer: Explorer) -> None:
+    explorer.show("upload", collection="", tenant="quick-uploader")
+    with explorer.collections_read_again():
+        choose_files(explorer, ("zebras.txt", b"Zebras graze at dawn."))
+    search = explorer.stop_next_call("Search")
+    list_collections = explorer.stop_next_call("ListCollections")
+    choose_files(explorer, ("lions.txt", b"Lions roar at night."))
+    upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
+    expect(upload.filter(has_text="lions.txt")).to_contain_text("created")
+    explorer.page.get_by_role("tab", name="Search").click()
+    passages = explorer.search("zebras")
+    list_collections()
+    search()
+    expect(passages.first).to_contain_text("Zebras graze at dawn.")
+
+
 def test_ids_and_known_formats_are_the_same_as_in_the_command_line(explorer: Explorer) -> None:
     explorer.page.goto(explorer.url)
     names = ["plain.md", "a note.txt", "报告.pdf", "_x", "a:b", "x" * 200, "dots..md", "😀.txt"]

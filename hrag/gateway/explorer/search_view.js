@@ -27,6 +27,8 @@ export class SearchView {
     tPlaceholder: "search.placeholder",
   });
   #isTwo = h("input", { type: "checkbox", id: "compare", role: "switch" });
+  /** What the page shows until the first search: the first steps, or an invitation to search. */
+  #beforeSearch = null;
   #columns = ["a", "b"].map((name) => ({
     name,
     form: new SettingForm(`setting.${name}`),
@@ -77,7 +79,9 @@ export class SearchView {
       ),
     );
     this.#isTwo.addEventListener("change", () => this.#changeColumns());
-    session.addEventListener("refresh", () => this.#lists.length || this.#clear());
+    session.addEventListener("refresh", () => {
+      if (this.#beforeSearch.parentElement) this.#showBeforeSearch();
+    });
     session.addEventListener("change", () => this.#changeScope());
     this.#showColumns();
     this.#clear();
@@ -135,10 +139,14 @@ export class SearchView {
   #clear() {
     this.#running.abort();
     this.#lists = [];
-    this.#columns[0].results.replaceChildren(
-      firstSteps(this.#session, this.#go) ?? emptyState("search.empty_title", "search.empty_text"),
-    );
+    this.#showBeforeSearch();
     this.#columns[1].results.replaceChildren();
+  }
+
+  #showBeforeSearch() {
+    this.#beforeSearch =
+      firstSteps(this.#session, this.#go) ?? emptyState("search.empty_title", "search.empty_text");
+    this.#columns[0].results.replaceChildren(this.#beforeSearch);
   }
 
   #submit(event) {
