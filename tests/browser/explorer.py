@@ -118,8 +118,8 @@ class Explorer:
     def collections_read_again(self) -> Iterator[None]:
         """Waits after the block until the page has read the collections of the tenant again.
 
-        Another key and each upload cause this. When the collections have arrived, the page ends
-        the search that runs, and may remove the results that it shows.
+        Another key and each upload cause this. After another key, the page ends the search that
+        runs and removes the results that it shows.
         """
         choices = self.page.locator(".scope-bar select")
         # The page replaces all choices when it has read the collections.

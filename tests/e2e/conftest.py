@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER, free_addresses
 from hrag.client import Client
 from hrag.types import Document, Page
 from tests.support.servers import stores
@@ -105,6 +105,12 @@ def answering(
     """Services with a chat model and few concurrent answers."""
     with running(tmp_path_factory.mktemp("chat") / "store", _with_model(chat_endpoint)) as both:
         yield both
+
+
+@pytest.fixture(scope="module")
+def metrics_address() -> str:
+    """A free address for the metrics of a service that the tests of a module share."""
+    return free_addresses(1)[0]
 
 
 @pytest.fixture(scope="session")

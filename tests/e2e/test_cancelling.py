@@ -8,7 +8,6 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.cli.processes import free_addresses
 from hrag.models.embedding.openai_embedder import MAX_REQUEST_BYTES
 from hrag.types import Document
 from hrag.v1 import indexer_pb2 as ipb
@@ -32,11 +31,6 @@ _UNDELAYED_S = 30.0
 def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
     with OpenAIServer() as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def metrics_address() -> str:
-    return free_addresses(1)[0]
 
 
 @pytest.fixture(scope="module")

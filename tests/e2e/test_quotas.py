@@ -18,7 +18,7 @@ from grpc_status import rpc_status
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.processes import RETRIEVER, free_addresses
+from hrag.cli.processes import RETRIEVER
 from hrag.client import AsyncClient
 from hrag.errors import (
     RateQuotaExceeded,
@@ -92,11 +92,6 @@ def _rewrite(services: Running, path: Path, text: str, event: str = "reloaded") 
         return services.indexer.log.count(f"] {event} ") > logged
 
     until(has_noticed)
-
-
-@pytest.fixture(scope="module")
-def metrics_address() -> str:
-    return free_addresses(1)[0]
 
 
 @pytest.fixture(scope="module")

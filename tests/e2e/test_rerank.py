@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from hrag.cli.processes import RETRIEVER, free_addresses
+from hrag.cli.processes import RETRIEVER
 from hrag.client import Client
 from hrag.errors import InvalidArgument, RerankerNotConfigured
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult
@@ -41,12 +41,6 @@ BEST_FIRST = ["dogs", "fish", "cats", "birds"]
 def endpoint(_no_settings_from_outside: None) -> Iterator[RerankServer]:
     with RerankServer() as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def metrics_address() -> str:
-    (address,) = free_addresses(1)
-    return address
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ import uvicorn
 
 from hrag.cli import mcp_http
 from hrag.cli.mcp_server import build_server
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
-_PATIENCE_S = 60
 _HEAD = (
     b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/json\r\n"
     b"accept: application/json\r\n"
@@ -56,10 +55,10 @@ def _serving(monkeypatch: pytest.MonkeyPatch, arrival_s: float) -> Iterator[int]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=anyio.run, args=(mcp_http.serve_http, app, listener))
         thread.start()
-        until(lambda: servers and servers[0].started, _PATIENCE_S)
+        until(lambda: servers and servers[0].started)
         yield listener.getsockname()[1]
         servers[0].should_exit = True
-        thread.join(_PATIENCE_S)
+        thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def impatient_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def _connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
 
 def _answer(port: int, raw: bytes) -> bytes:
@@ -143,8 +142,8 @@ def test_idle_connections_lock_others_out_for_a_short_time_only(impatient_port: 
         return b" 503 " in _call(impatient_port)
 
     try:
-        until(are_others_locked_out, _PATIENCE_S)
-        until(lambda: b" 200 " in _call(impatient_port), _PATIENCE_S)
+        until(are_others_locked_out)
+        until(lambda: b" 200 " in _call(impatient_port))
     finally:
         for connection in idle:
             connection.close()

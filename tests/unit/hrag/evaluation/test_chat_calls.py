@@ -7,8 +7,7 @@ from hrag.errors import ChatUnavailable
 from hrag.evaluation.chat_calls import ChatCalls
 from hrag.evaluation.journal import Journal
 from tests.support.documents.evaluation_fakes import ScriptedChat
-
-WAIT_S = 60
+from tests.support.until import PATIENCE_S
 
 
 def test_equal_prompts_call_the_model_only_once() -> None:
@@ -26,13 +25,13 @@ def test_concurrent_equal_prompts_share_one_call_and_other_prompts_do_not_wait()
     def reply(prompt: str) -> str:
         if prompt == "other":
             other_is_called.set()
-        return f"{prompt} {other_is_called.wait(WAIT_S)}"
+        return f"{prompt} {other_is_called.wait(PATIENCE_S)}"
 
     chat = ScriptedChat(reply)
     calls = ChatCalls(chat, Journal())
 
     def ask(prompt: str) -> str:
-        started.wait(WAIT_S)
+        started.wait(PATIENCE_S)
         return calls.ask(prompt, 10).text
 
     with ThreadPoolExecutor(4) as pool:
@@ -54,7 +53,7 @@ def test_after_a_failed_call_another_waiting_caller_repeats_it() -> None:
     calls = ChatCalls(chat, Journal())
 
     def ask(_: int) -> str:
-        started.wait(WAIT_S)
+        started.wait(PATIENCE_S)
         try:
             return calls.ask("one", 10).text
         except ChatUnavailable:

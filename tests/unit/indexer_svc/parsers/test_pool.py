@@ -28,9 +28,7 @@ from indexer_svc.parsers.parser_pool import ParserPool
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 from indexer_svc.parsers.recognised_words import RecognisedWords
-from tests.support.until import until
-
-SOON_S = 60.0
+from tests.support.until import PATIENCE_S, until
 
 
 class FakeProcess:
@@ -121,7 +119,7 @@ def starter() -> FakeStarter:
 
 @pytest.fixture
 def pool(starter: FakeStarter) -> Iterator[ParserPool]:
-    pool = ParserPool(4, 1 << 29, SOON_S, starter)
+    pool = ParserPool(4, 1 << 29, PATIENCE_S, starter)
     yield pool
     pool.close()
     assert starter.alive == []
@@ -151,7 +149,7 @@ class Call(threading.Thread):
 
     def __init__(self, pool: ParserPool, tenant: str, content: bytes = b"x") -> None:
         super().__init__(daemon=True)
-        self._work = (pool, tenant, content, Deadline.after(SOON_S))
+        self._work = (pool, tenant, content, Deadline.after(PATIENCE_S))
         self.error: Exception | None = None
         self.start()
 
@@ -246,12 +244,12 @@ def test_a_tenant_has_at_most_half_of_the_slots(pool, starter):
         process.gate.set()
     starter.prepare = lambda _process: None
     for call in (*calls, *others):
-        call.join(SOON_S)
+        call.join(PATIENCE_S)
         assert call.error is None
 
 
 def test_the_tenant_with_the_fewest_running_files_gets_the_next_slot(starter):
-    pool = ParserPool(2, 1 << 29, SOON_S, starter)
+    pool = ParserPool(2, 1 << 29, PATIENCE_S, starter)
     starter.prepare = slow
     first, second = Call(pool, "a", b"first"), Call(pool, "b", b"second")
     until(lambda: len(starter.used) == 2)
@@ -266,7 +264,7 @@ def test_the_tenant_with_the_fewest_running_files_gets_the_next_slot(starter):
     for process in starter.processes:
         process.gate.set()
     for call in (first, second, *waiting):
-        call.join(SOON_S)
+        call.join(PATIENCE_S)
         assert call.error is None
     pool.close()
 
@@ -281,14 +279,14 @@ def test_the_error_after_a_wait_for_a_slot_names_the_number_of_slots(starter):
     for process in starter.processes:
         process.gate.set()
     for call in calls:
-        call.join(SOON_S)
+        call.join(PATIENCE_S)
     pool.close()
 
 
 @pytest.fixture
 def ocr_pool(starter: FakeStarter) -> Iterator[ParserPool]:
     """A pool that recognises at most 3 pages of a file."""
-    pool = ParserPool(2, 1 << 31, SOON_S, starter, max_recognised_pages=3)
+    pool = ParserPool(2, 1 << 31, PATIENCE_S, starter, max_recognised_pages=3)
     yield pool
     pool.close()
     assert starter.alive == []
@@ -329,7 +327,7 @@ def test_a_page_is_recognised_for_a_reader_who_does_not_wait_long(starter):
     with pytest.raises(TooBusy, match=r"0\.1 s; the indexer has 2 \(HRAG_OCR_PROCESSES\)"):
         pool.page_words("a", NEVER, b"scan", PDF, 7)
     process.gate.set()
-    scan.join(SOON_S)
+    scan.join(PATIENCE_S)
     pool.close()
 
 
@@ -357,20 +355,20 @@ def test_a_scan_waits_for_a_slot_as_long_as_its_caller(impatient_ocr_pool, start
     with pytest.raises(DeadlineExceeded, match="waiting for a parser"):
         parse(impatient_ocr_pool, "a", deadline=Deadline.after(0.5))
     starter.used[0].gate.set()
-    call.join(SOON_S)
+    call.join(PATIENCE_S)
 
 
 def test_a_wait_for_a_slot_ends_at_the_deadline(starter):
-    pool = ParserPool(2, 1 << 29, SOON_S, starter)
+    pool = ParserPool(2, 1 << 29, PATIENCE_S, starter)
     starter.prepare = slow
     call = Call(pool, "a")
     until(lambda: starter.used)
     with pytest.raises(DeadlineExceeded, match="waiting for a parser"):
         parse(pool, "a", deadline=Deadline.after(0.1))
     with pytest.raises(Cancelled):
-        parse(pool, "a", deadline=Deadline.after(SOON_S, lambda: False))
+        parse(pool, "a", deadline=Deadline.after(PATIENCE_S, lambda: False))
     starter.used[0].gate.set()
-    call.join(SOON_S)
+    call.join(PATIENCE_S)
     pool.close()
 
 
@@ -452,7 +450,7 @@ def test_the_start_of_a_process_does_not_count_as_time_of_the_file(impatient_poo
 
 
 def test_a_process_that_is_not_ready_in_time_ends_and_the_error_allows_a_retry(starter):
-    starter.prepare = lambda process: setattr(process, "start_s", SOON_S)
+    starter.prepare = lambda process: setattr(process, "start_s", PATIENCE_S)
     with (
         closing(ParserPool(4, 1 << 29, 0.5, starter, max_start_s=0.05)) as pool,
         pytest.raises(ServiceUnavailable, match=r"does not start: it was not ready in 0\.05 s"),

@@ -21,9 +21,8 @@ from hrag.models.embedding.coalescer import (
 from hrag.models.embedding.embedder_factory import open_query_embedders
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.values.deadline import NEVER, Deadline
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
-MAX_WAIT_S = 60
 OCCUPYING = "occupying"
 
 
@@ -45,7 +44,7 @@ class Model(HashEmbedder):
         self.requests.append(list(texts))
         if any(text.startswith(OCCUPYING) for text in texts):
             self.begins.release()
-            assert self.may_end.wait(MAX_WAIT_S)
+            assert self.may_end.wait(PATIENCE_S)
         elif self.error:
             raise self.error
         for index, text in enumerate(texts):
@@ -66,7 +65,7 @@ class FakeSleep:
     def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
         self.begins.release()
-        assert self.may_end.wait(MAX_WAIT_S)
+        assert self.may_end.wait(PATIENCE_S)
         if self.error:
             raise self.error
 
@@ -90,13 +89,13 @@ class Callers:
         """
         pending = [self.start(f"{OCCUPYING} {number}") for number in range(times)]
         for _ in pending:
-            assert self.model.begins.acquire(timeout=MAX_WAIT_S)
+            assert self.model.begins.acquire(timeout=PATIENCE_S)
         return pending
 
     def share_batch(self, first: str, *others: str) -> "list[Future[Vectors]]":
         """Starts callers that share a batch. Returns when all of them have joined the batch."""
         pending = [self.start(first)]
-        assert self.sleep.begins.acquire(timeout=MAX_WAIT_S)
+        assert self.sleep.begins.acquire(timeout=PATIENCE_S)
         return pending + [self.start_waiting(text) for text in others]
 
     def start_waiting(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
@@ -108,7 +107,7 @@ class Callers:
             return deadline.is_waiting()
 
         pending = self.start(text, Deadline(deadline.at_s, waits))
-        assert waits_now.acquire(timeout=MAX_WAIT_S)
+        assert waits_now.acquire(timeout=PATIENCE_S)
         return pending
 
     def end(self) -> None:
@@ -125,7 +124,7 @@ def callers() -> Iterator[Callers]:
 
 
 def assert_vector_of(pending: "Future[Vectors]", text: str) -> None:
-    assert np.array_equal(pending.result(MAX_WAIT_S), HashEmbedder(16).embed([text]))
+    assert np.array_equal(pending.result(PATIENCE_S), HashEmbedder(16).embed([text]))
 
 
 def threads_of_batches() -> list[str]:
@@ -133,7 +132,7 @@ def threads_of_batches() -> list[str]:
 
 
 def error_of(pending: "Future[Vectors]") -> BaseException | None:
-    return pending.exception(MAX_WAIT_S)
+    return pending.exception(PATIENCE_S)
 
 
 # The following tests cover delays and batches.
@@ -189,7 +188,7 @@ def test_equal_texts_of_a_batch_are_all_sent(callers: Callers) -> None:
     callers.occupy()
     pending = callers.share_batch("a", "b", "a")
     callers.sleep.may_end.set()
-    pending[0].result(MAX_WAIT_S)[:] = 0
+    pending[0].result(PATIENCE_S)[:] = 0
     assert_vector_of(pending[1], "b")
     assert_vector_of(pending[2], "a")
     assert callers.model.requests[1:] == [["a", "b", "a"]]
@@ -266,7 +265,7 @@ def test_other_errors_are_raised_to_all_callers(callers: Callers, error: Excepti
     assert [error_of(caller) for caller in pending] == [error] * 2
     callers.model.error = None
     callers.model.may_end.set()
-    occupying.result(MAX_WAIT_S)
+    occupying.result(PATIENCE_S)
     callers.sleep.seconds.clear()
     assert_vector_of(callers.start("c"), "c")
     assert callers.sleep.seconds == [], "no request is running any more"
@@ -314,10 +313,10 @@ def test_the_request_continues_after_the_caller_that_sent_it_has_left(
 ) -> None:
     callers.occupy()
     callers.start(f"{OCCUPYING} too", leaving)
-    assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.sleep.begins.acquire(timeout=PATIENCE_S)
     pending = callers.start_waiting("a")
     callers.sleep.may_end.set()
-    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.model.begins.acquire(timeout=PATIENCE_S)
     callers.model.may_end.set()
     assert_vector_of(pending, "a")
 
@@ -332,10 +331,10 @@ def test_the_first_caller_may_leave_while_the_request_hangs(
     waiting.set()
     at_s = time.monotonic() + (0.3 if error is DeadlineExceeded else 60)
     first = callers.start(f"{OCCUPYING} too", Deadline(at_s, waiting.is_set))
-    assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.sleep.begins.acquire(timeout=PATIENCE_S)
     other = callers.start_waiting("a")
     callers.sleep.may_end.set()
-    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.model.begins.acquire(timeout=PATIENCE_S)
     if error is Cancelled:
         waiting.clear()
     assert isinstance(error_of(first), error)
@@ -352,7 +351,7 @@ def test_the_count_of_hanging_batches_is_limited(
     (occupying,) = callers.occupy()
     hanging = callers.share_batch(f"{OCCUPYING} too", "a")
     callers.sleep.may_end.set()
-    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.model.begins.acquire(timeout=PATIENCE_S)
     for text in ("b", "c"):
         assert_vector_of(callers.start(text), text)
     assert len(callers.sleep.seconds) == 1
@@ -371,7 +370,7 @@ def test_a_batch_of_one_caller_needs_no_thread(callers: Callers) -> None:
     callers.occupy()
     hanging = callers.start(f"{OCCUPYING} too")
     callers.sleep.may_end.set()
-    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.model.begins.acquire(timeout=PATIENCE_S)
     assert not threads_of_batches()
     callers.model.may_end.set()
     assert_vector_of(hanging, f"{OCCUPYING} too")
@@ -382,7 +381,7 @@ def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     waiting = Event()
     waiting.set()
     pending = callers.start("a", Deadline(is_waiting=waiting.is_set))
-    assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
+    assert callers.sleep.begins.acquire(timeout=PATIENCE_S)
     late = callers.start("b", Deadline.after(0.02))
     assert isinstance(error_of(late), DeadlineExceeded)
     waiting.clear()

@@ -14,13 +14,12 @@ from hrag.server.serving.grpc_server import ConnectionPolicy
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from tests.support.servers.servers import serving
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING, _GOAWAY = 4, 6, 7
 _ACK = 1
 _ENHANCE_YOUR_CALM = 11
-_MAX_WAIT_S = 60.0
 
 
 class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
@@ -33,7 +32,7 @@ class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
         context.add_callback(self.has_left.set)
         self.running.set()
-        self.has_left.wait(2 * _MAX_WAIT_S)
+        self.has_left.wait(2 * PATIENCE_S)
         return rpb.SearchResponse()
 
 
@@ -47,7 +46,7 @@ def _ping(address: str, pings: int, interval_s: float) -> int | None:
     Returns None if the server sends no GOAWAY frame with an error code.
     """
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), _MAX_WAIT_S) as link:
+    with socket.create_connection((host, int(port)), PATIENCE_S) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
         # The server gives up a client that does not acknowledge its settings, its first frame.
         head = link.recv(9, socket.MSG_WAITALL)
@@ -164,9 +163,9 @@ def test_the_call_of_a_client_that_stops_answering_pings_ends() -> None:
         grpc.insecure_channel(relay.address) as channel,
     ):
         call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
-        assert servicer.running.wait(_MAX_WAIT_S)
+        assert servicer.running.wait(PATIENCE_S)
         relay.swallow()
-        assert servicer.has_left.wait(_MAX_WAIT_S)
+        assert servicer.has_left.wait(PATIENCE_S)
         call.cancel()
 
 
@@ -178,7 +177,7 @@ def test_a_call_continues_while_its_client_answers_many_pings() -> None:
         grpc.insecure_channel(relay.address) as channel,
     ):
         call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
-        assert servicer.running.wait(_MAX_WAIT_S)
+        assert servicer.running.wait(PATIENCE_S)
         _wait_for_acknowledgements(relay, 10)
         assert not servicer.has_left.is_set()
         servicer.has_left.set()

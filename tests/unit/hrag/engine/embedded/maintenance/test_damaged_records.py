@@ -31,12 +31,11 @@ from tests.support.documents.fakes import (
     seal,
     sentences,
 )
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 TEXT = sentences(200)
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -93,14 +92,14 @@ def test_no_writer_waits_for_a_tail_whose_counters_are_damaged(store, writer):
 
     def held(*args: Any) -> object:
         building.set()
-        assert go_on.wait(WAIT_S)
+        assert go_on.wait(PATIENCE_S)
         return segment_build.build(*args)
 
     limits, tasks = MaintenanceLimits(max_tail_bytes=0), MaintenanceTasks(build=held)
     opened = writer.open("t", "c")
     writer.put(opened, prepared("d", TEXT))
     with running(store, limits=limits, tasks=tasks) as reporting:
-        assert building.wait(WAIT_S)
+        assert building.wait(PATIENCE_S)
         with pytest.raises(DeadlineExceeded):
             reporting.wait_for_capacity(opened, Deadline.after(0))
         flip(store, "counters")

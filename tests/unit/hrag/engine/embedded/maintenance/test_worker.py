@@ -21,10 +21,9 @@ from hrag.errors import DeadlineExceeded, StorageFull, StoreUnavailable
 from hrag.types import IngestOutcome
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
 
-WAIT_S = 60.0
 # A test that waits for a certain tail fails after this many tails.
 MAX_TAILS = 100
 FAILURES = [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]
@@ -57,7 +56,7 @@ def test_a_tail_that_is_always_full_does_not_delay_other_tasks(store, writer):
     with running(store, tasks=tasks):
         for _ in range(3):
             reclaimed.clear()
-            assert reclaimed.wait(WAIT_S)
+            assert reclaimed.wait(PATIENCE_S)
 
 
 def test_a_tail_below_the_threshold_is_not_sealed(store, writer):
@@ -131,7 +130,7 @@ def test_a_failure_in_one_collection_delays_no_other(store, writer, failure, tai
     writer.create_collection("t", "c2", collection_settings())
     writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
     with running(store, tasks=MaintenanceTasks(build=fail_in_first)):
-        assert failed.wait(WAIT_S)
+        assert failed.wait(PATIENCE_S)
         until(lambda: segment_count(writer, "c2") == 1)
 
 
@@ -164,7 +163,7 @@ def test_closing_ends_the_build_that_is_running(store, writer):
 
     def held(*args: Any, **options: Any) -> None:
         building.set()
-        assert go_on.wait(WAIT_S)
+        assert go_on.wait(PATIENCE_S)
         insert(*args, **options)
 
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
@@ -173,7 +172,7 @@ def test_closing_ends_the_build_that_is_running(store, writer):
     limits = MaintenanceLimits(close_s=0)
     worker = MaintenanceWorker(store, THRESHOLD, limits=limits, tasks=MaintenanceTasks(insert=held))
     worker.start()
-    assert building.wait(WAIT_S)
+    assert building.wait(PATIENCE_S)
     assert not worker.close()  # The block of leaves is still being inserted.
     go_on.set()
     until(worker.close)
@@ -193,7 +192,7 @@ class HeldBuilds:
 
     def build(self, *args: Any) -> object:
         self.building.set()
-        assert self.go_on.wait(WAIT_S)
+        assert self.go_on.wait(PATIENCE_S)
         return segment_build.build(*args)
 
 
@@ -214,11 +213,11 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, held):
         opened = reporting.open("t", "c")
         reporting.wait_for_capacity(opened, NEVER)
         reporting.put(opened, prepared("d", sentences(400)))
-        assert held.building.wait(WAIT_S)
+        assert held.building.wait(PATIENCE_S)
         with pytest.raises(DeadlineExceeded, match="waiting until the index has caught up"):
             reporting.wait_for_capacity(opened, Deadline.after(0.1))
         held.go_on.set()
-        reporting.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(opened, Deadline.after(PATIENCE_S))
         assert writer.status(opened).embedded.tail_leaf_count < 50
 
 
@@ -263,7 +262,7 @@ def test_a_second_full_tail_may_grow_while_the_first_is_sealed(store, writer, he
         with pytest.raises(DeadlineExceeded):
             reporting.wait_for_capacity(opened, Deadline.after(0.05))
         held.go_on.set()
-        reporting.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(opened, Deadline.after(PATIENCE_S))
 
 
 def test_no_writer_waits_for_a_worker_that_fails(store, writer):
@@ -276,8 +275,8 @@ def test_no_writer_waits_for_a_worker_that_fails(store, writer):
     with running(store, limits=FIFTY_LEAVES, tasks=MaintenanceTasks(build=fail)) as reporting:
         opened = reporting.open("t", "c")
         reporting.put(opened, prepared("d", sentences(400)))
-        assert failed.wait(WAIT_S)
-        reporting.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        assert failed.wait(PATIENCE_S)
+        reporting.wait_for_capacity(opened, Deadline.after(PATIENCE_S))
         assert writer.status(opened).embedded.tail_leaf_count >= 50
 
 
@@ -289,20 +288,20 @@ def test_writers_wait_although_another_collection_cannot_be_sealed(store, writer
         if plan.collection == 1:
             failed.set()
             raise StorageFull("no space")
-        assert go_on.wait(WAIT_S)
+        assert go_on.wait(PATIENCE_S)
         return segment_build.build(store, plan, *args)
 
     tasks = MaintenanceTasks(build=fail_in_first)
     with running(store, limits=FIFTY_LEAVES, tasks=tasks) as reporting:
         full, other = reporting.open("t", "c"), reporting.open("t", "c2")
         reporting.put(full, prepared("d", sentences(400)))
-        assert failed.wait(WAIT_S)
+        assert failed.wait(PATIENCE_S)
         reporting.put(other, prepared("d", sentences(400)))
-        reporting.wait_for_capacity(full, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(full, Deadline.after(PATIENCE_S))
         with pytest.raises(DeadlineExceeded):
             reporting.wait_for_capacity(other, Deadline.after(0.1))
         go_on.set()
-        reporting.wait_for_capacity(other, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(other, Deadline.after(PATIENCE_S))
         assert segment_count(writer, "c2") == 1
 
 
@@ -406,6 +405,6 @@ def test_a_tail_that_cannot_be_sealed_during_a_build_is_tried_again(store, write
     limits, tasks = MaintenanceLimits(retry_s=0.01), MaintenanceTasks(fail_once, slow)
     with running(store, limits=limits, tasks=tasks) as reporting:
         writers.append(reporting)
-        assert failed.wait(WAIT_S)
+        assert failed.wait(PATIENCE_S)
         until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
     assert len(large_builds) == 1

@@ -31,13 +31,11 @@ from tests.support.documents.fakes import (
     search_leaves,
     sentences,
 )
-from tests.support.until import until
+from tests.support.until import PATIENCE_S, until
 
 NOTHING: Any = None
 RUN = SearchRun(NOTHING, SearchQuery("t", "a title"), NEVER)
 RUN.vector = query_vector(1)
-# The background thread does its work within this time, even on a busy machine.
-WAIT_S = 60.0
 
 
 def view_of(reader: EmbeddedReader, collection_id: int) -> View:
@@ -340,7 +338,7 @@ def test_a_collection_and_its_summaries_may_take_more_than_the_budget(engine):
     engine.writer.create_collection("t", "c", settings)
     engine.writer.put(engine.open(), prepared("d", sentences(9), settings))
     with closing(EmbeddedReader(engine.store, budget_bytes=1)) as reader:
-        deadline = Deadline.after(WAIT_S)
+        deadline = Deadline.after(PATIENCE_S)
         with reader.snapshot("t", "c", summaries=True, deadline=deadline) as snapshot:
             assert search_leaves(snapshot, query_vector(0), 10)
         assert reader.status().embedded.collections_loaded == 2

@@ -32,10 +32,7 @@ from tests.support.documents.fakes import (
     search_leaves,
     sentences,
 )
-from tests.support.until import until
-
-# A step that waits for nothing ends within this time, even on a busy machine.
-SOON_S = 60.0
+from tests.support.until import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -140,7 +137,7 @@ class SlowFiles:
         """Stands in for `segment_files.load`."""
         self.loads += 1
         self.running += 1
-        assert self.go_on.wait(SOON_S)
+        assert self.go_on.wait(PATIENCE_S)
         self.running -= 1
         return self._load(*arguments, **options)
 
@@ -170,7 +167,7 @@ def test_concurrent_refreshes_read_a_segment_once(engine, model, slow_files, poo
     assert_right(engine, model)  # A search does not wait for the refreshes.
     slow_files.go_on.set()
     for refresh in refreshes:
-        refresh.result(SOON_S)
+        refresh.result(PATIENCE_S)
     assert slow_files.loads == 1
     assert len(loaded.view.segments) == 1
     assert_right(engine, model)
@@ -184,7 +181,7 @@ def loading(engine, model, slow_files, pool) -> Iterator[Future[None]]:
     until(lambda: slow_files.running)
     yield search
     slow_files.go_on.set()
-    search.result(SOON_S)
+    search.result(PATIENCE_S)
 
 
 def open_snapshot(reader: EmbeddedReader, deadline: Deadline) -> None:
@@ -196,7 +193,7 @@ def test_a_search_that_waits_for_a_load_ends_at_its_deadline(engine, loading):
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="waiting for the collection to be loaded"):
         open_snapshot(engine.reader, Deadline.after(0.1))
-    assert time.monotonic() - began < SOON_S / 2
+    assert time.monotonic() - began < PATIENCE_S / 2
     assert not loading.done()
 
 
@@ -208,23 +205,23 @@ def test_a_search_that_waits_for_a_load_ends_when_its_call_is_cancelled(engine, 
         return not left.is_set()
 
     search = pool.submit(open_snapshot, engine.reader, Deadline(is_waiting=is_waiting))
-    assert has_asked.wait(SOON_S)
+    assert has_asked.wait(PATIENCE_S)
     assert not search.done()
     left.set()
     with pytest.raises(Cancelled):
-        search.result(SOON_S / 2)
+        search.result(PATIENCE_S / 2)
 
 
 def test_a_search_that_waits_for_a_load_continues_after_it(engine, loading, slow_files, pool):
-    search = pool.submit(open_snapshot, engine.reader, Deadline.after(2 * SOON_S))
+    search = pool.submit(open_snapshot, engine.reader, Deadline.after(2 * PATIENCE_S))
     slow_files.go_on.set()
-    search.result(SOON_S)
+    search.result(PATIENCE_S)
     assert slow_files.loads == 1
 
 
 def test_a_search_whose_collection_is_never_loaded_ends_at_its_deadline(engine, model, monkeypatch):
     def load_nothing(*_: object, **__: object) -> None:
-        if time.monotonic() - began > SOON_S:
+        if time.monotonic() - began > PATIENCE_S:
             raise AssertionError("the search goes on after its deadline")
 
     began = time.monotonic()
@@ -248,5 +245,5 @@ def test_calls_that_do_not_search_end_at_their_deadline_too(engine, loading, poo
         return call(engine.reader)
 
     with pytest.raises(DeadlineExceeded):
-        pool.submit(copy_context().run, in_call).result(SOON_S / 2)
+        pool.submit(copy_context().run, in_call).result(PATIENCE_S / 2)
     assert not loading.done()
