@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
+import structlog
 from hypothesis import settings as hypothesis_settings
 
 from hrag.config import EngineSettings
@@ -127,6 +128,24 @@ def _no_settings_from_outside() -> Iterator[None]:
             patch.delenv(name)
         patch.setenv("HRAG_DISK_RESERVE_BYTES", str(_DISK_RESERVE_BYTES))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """Restores the settings of structlog after each test.
+
+    A command that runs in the process of the tests sets the level and the format of all logs.
+    During a test, no logger caches these settings.
+    """
+    before, configure = structlog.get_config(), structlog.configure
+
+    def uncached(**options: Any) -> None:
+        configure(**{**options, "cache_logger_on_first_use": False})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", uncached)
+        yield
+    configure(**before)
 
 
 @pytest.fixture(scope="session", autouse=True)
